@@ -24,7 +24,7 @@ from perago.adapters.lakefs.configuration import LakeFSConfiguration
 from perago.adapters.lakefs.installation import open_lakefs
 from perago.adapters.system.host import AsyncioConcurrency
 from perago.domain.fence import FENCE_FILE
-from perago.domain.logical_execution import BranchName, CommitId, RepositoryId
+from perago.domain.lakefs import BranchName, CommitId, RepositoryId
 from perago.domain.paths import FENCE_PATH
 from perago.domain.policy import PolicySetting
 from perago.ports.installations import LakeFSInstallation
@@ -33,8 +33,8 @@ from perago.ports.objects import ObjectUpload
 from perago.ports.workspace import Phase, Progress
 from perago.testing.fault_injector import FaultInjector, faulty_installation
 from perago_servers import LakefsServer, ToxiproxyServer, lakefs_server, toxiproxy_server
+from perago_servers.cache import private_environment
 from perago_servers.http import ask
-from perago_servers.python_wheel import private_environment
 
 FILES = 10
 ROUNDS = 5

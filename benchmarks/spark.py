@@ -24,7 +24,7 @@ from perago.adapters.spark.session import SparkConfiguration, start_session
 from perago.ports.workspace import SparkGateway
 from perago_servers import LakefsServer, lakefs_server, toxiproxy_server
 from perago_servers.http import ask
-from perago_servers.spark_jars import spark_jars
+from perago_servers.ivy import spark_jars
 
 FromSpark: TypeAlias = Any  # sessions and frames
 ROOT = Path(__file__).parents[1]

@@ -19,7 +19,7 @@ from benchmarks.transfer_rows import Row
 from perago.adapters.spark.session import SparkConfiguration
 from perago.adapters.spark.workspace_pipeline import SparkWorkspacePipeline
 from perago.adapters.system.host import AsyncioConcurrency
-from perago.domain.logical_execution import BranchName, CommitId, RepositoryId, StagedReference
+from perago.domain.lakefs import BranchName, CommitId, RepositoryId, StagedReference
 from perago.ports.objects import Objects
 from perago.ports.workspace import StagingArea, WorkspaceSource
 

@@ -24,9 +24,9 @@ from benchmarks.spark_driver import driver_rows
 from benchmarks.transfer_ground import Seeded, scratch_place, seed
 from benchmarks.transfer_rows import Case, Row, middle
 from perago.adapters.spark.session import SparkConfiguration, start_session
-from perago.app.connections import Connections, LakeFSConnection, PipelineTerms
+from perago.app.connections import Connections, LakeFSConnection
 from perago.app.container import Container, open_lakefs
-from perago.domain.logical_execution import BranchName, CommitId, RepositoryId, StagedReference
+from perago.domain.lakefs import BranchName, CommitId, RepositoryId, StagedReference
 from perago.ports.workspace import StagingArea, WorkspacePipeline, WorkspaceSource
 from perago_servers import LakefsServer, lakefs_server, toxiproxy_server
 from perago_servers.http import ask
@@ -150,7 +150,7 @@ def _pipeline(lakefs: LakeFSConnection, kind: str, room: Path) -> WorkspacePipel
         connections=Connections(
             workspace_root=room,
             lakefs=lakefs,
-            pipeline=PipelineTerms(kind=kind),
+            pipeline=kind,
         )
     )
     return container.pipeline()

@@ -6,19 +6,17 @@ Stands at the port: what executors would ask lakeFS and the disk for is made up 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import cast, final, overload
 
-from perago.adapters.spark.parts import PartDown, PartScan, PartUp, PartWork
+from perago.adapters.spark.parts import PartWork
 from perago.domain.key_ranges import KeyRange
-from perago.domain.sync_plan import (
-    ListedObject,
-    PlacedFile,
-    PlannedChange,
-    SeenChange,
-    WrittenBatch,
-)
-from perago.ports.objects import LIST_AMOUNT_MAX, ObjectEntry, ObjectPage, Objects, ObjectTransport
-from perago.ports.workspace import StagingArea, WorkspaceSource
+from perago.domain.sync_plan import ListedObject, PlacedFile, PlannedChange
+from perago.ports.installations import LakeFSInstallation
+from perago.ports.lakefs import Change, ChangeKind
+from perago.ports.objects import LIST_AMOUNT_MAX, ObjectEntry, ObjectPage
+from perago.ports.system import Concurrency
+from perago.ports.workspace import StagingArea, TransferCounts, WorkspaceSource
 
 FOLDER = 1000
 
@@ -82,14 +80,20 @@ class SyntheticObjects:
         return ObjectPage(tuple(entries), more=start + amount < len(self._keys))
 
 
+def _no_transport(_concurrency: object) -> None:
+    """Objects arrive without moving."""
+
+
 @final
-class SyntheticDown:
-    """Lists as the pipeline does; objects arrive without moving."""
+class SyntheticWork:
+    """Lists as the pipeline does, and shows again what was deleted."""
 
     def __init__(self, count: int) -> None:
-        objects = cast("Objects", SyntheticObjects(count))
-        self._down = PartDown(objects, cast("ObjectTransport", None))
-        self.list_range = self._down.list_range
+        self._keys = Keys(count)
+        objects = SyntheticObjects(count)
+        lakefs = SimpleNamespace(objects=objects, commits=None, transport=_no_transport)
+        work = PartWork(cast("LakeFSInstallation", lakefs), cast("Concurrency", None))
+        self.list_range = work.list_range
 
     def fetch(
         self, source: WorkspaceSource, directory: Path, landing: Path, rows: Iterable[ListedObject]
@@ -99,28 +103,20 @@ class SyntheticDown:
         for row in rows:
             yield PlacedFile(row.path, row.size, 1, 2, 3, row.checksum, row.content_type, {})
 
-
-@final
-class SyntheticUp:
-    """Takes deletions, and shows them again."""
-
-    def __init__(self, count: int) -> None:
-        self._keys = Keys(count)
-
     def write(
         self, directory: Path, area: StagingArea, changes: Iterable[PlannedChange]
-    ) -> Iterator[WrittenBatch]:
+    ) -> Iterator[TransferCounts]:
         """Count them."""
         del directory, area
-        yield WrittenBatch(requests=sum(1 for _ in changes))
+        yield TransferCounts(requests=sum(1 for _ in changes))
 
-    def changes(self, area: StagingArea, part: KeyRange) -> Iterator[SeenChange]:
+    def changes(self, area: StagingArea, part: KeyRange) -> Iterator[Change]:
         """Everything was removed."""
         del area
         for number in range(self._keys.after(part.after), len(self._keys)):
             if not part.holds(key(number)):
                 return
-            yield SeenChange(key(number), "removed")
+            yield Change(key(number), ChangeKind.REMOVED)
 
     def check(self, area: StagingArea, rows: Iterable[PlannedChange]) -> None:
         """Nothing was written."""
@@ -128,6 +124,4 @@ class SyntheticUp:
 
 def open_synthetic(count: int) -> PartWork:
     """The work of an executor on so many objects."""
-    down = cast("PartDown", SyntheticDown(count))
-    up = cast("PartUp", SyntheticUp(count))
-    return PartWork(down, PartScan(), up)
+    return cast("PartWork", SyntheticWork(count))

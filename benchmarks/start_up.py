@@ -16,7 +16,7 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from perago_servers.python_wheel import private_environment
+from perago_servers.cache import private_environment
 
 ROUNDS = 15
 PEER_ROUNDS = 3  # seconds each

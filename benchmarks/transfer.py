@@ -40,8 +40,8 @@ from benchmarks.transfer_rows import (
     Case,
     Row,
 )
+from perago_servers.cache import private_environment
 from perago_servers.go_programs import lakefs_programs
-from perago_servers.python_wheel import private_environment
 
 ROOT = Path(__file__).parents[1]
 RESULT = ROOT / "benchmarks" / "results" / "transfer.json"

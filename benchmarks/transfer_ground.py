@@ -18,7 +18,7 @@ from perago.adapters.lakefs.configuration import LakeFSConfiguration
 from perago.adapters.lakefs.installation import open_lakefs
 from perago.adapters.system.host import AsyncioConcurrency
 from perago.domain.fence import FENCE_FILE
-from perago.domain.logical_execution import BranchName, RepositoryId
+from perago.domain.lakefs import BranchName, RepositoryId
 from perago.domain.paths import FENCE_PATH
 from perago.ports.installations import LakeFSInstallation
 from perago.ports.lakefs import CommitRequest

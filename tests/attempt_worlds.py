@@ -9,28 +9,23 @@ from pathlib import Path
 
 from perago.adapters.filesystem.attempt_directory import LocalAttemptDirectories
 from perago.adapters.memory.system import RecordingProgress
-from perago.adapters.memory.transport import MemoryTransport
-from perago.adapters.workspace.pipeline import LocalWorkspacePipeline
-from perago.adapters.workspace.staging import LocalDirectoryUploads
 from perago.app.attempt.context import (
     Attempt,
     AttemptPorts,
     AttemptSettings,
-    KnownRepositories,
-    LakeFS,
 )
 from perago.app.attempt.run_attempt import AttemptReport, run_attempt
 from perago.app.authoring.task_definition import TaskDefinition
-from perago.app.fence.install import FenceTools
-from perago.app.fence.trust import Canary, FenceTrust
+from perago.app.fence.trust import FenceTools
 from perago.app.worker.thread_body import ThreadBody
 from perago.domain.attempt import AttemptRecord
 from perago.ports.conductor import PollRequest
 from perago.ports.installations import ConductorInstallation, LakeFSInstallation
 from perago.ports.objects import ObjectTransport
 from perago.ports.system import Clock, Concurrency, Identities
+from perago.ports.task_body import NoLease
 from perago.ports.workspace import SparkGateway
-from perago.testing.embedded_workers import NoLease
+from perago.testing.embedded_workers import fence_trust, lakefs_ports
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,15 +57,15 @@ class AttemptWorker:
         records = await self.world.queue.poll(request)
         return records[0] if records else None
 
-    async def run(self, record: AttemptRecord) -> AttemptReport:
-        """Run one polled attempt to its end."""
+    async def run(self, record: AttemptRecord, polled_at: float | None = None) -> AttemptReport:
+        """Run one polled attempt to its end; it was polled now, unless a time is given."""
         dispatch = Attempt(
             task=self.tasks[record.snapshot.task_type],
             record=record,
             execution_id=self.world.identities.new_execution_id(),
             settings=self.settings,
         )
-        report = await run_attempt(self.world, dispatch, NoLease())
+        report = await run_attempt(self.world, dispatch, NoLease(), polled_at=polled_at)
         self.reports.append(report)
         return report
 
@@ -91,35 +86,9 @@ def attempt_worker(
     """A worker on these installations."""
     by_name = {task.name: task for task in tasks}
     progress = RecordingProgress()
-    canary = Canary(branches=lakefs.branches, commits=lakefs.commits, identities=around.identities)
-    trust = FenceTrust(
-        objects=lakefs.objects,
-        canary=canary,
-        concurrency=around.concurrency,
-        clock=around.clock,
-    )
+    trust = fence_trust(lakefs, around.identities, around.concurrency, around.clock)
     world = AttemptPorts(
-        lakefs=LakeFS(
-            branches=lakefs.branches,
-            commits=lakefs.commits,
-            tags=lakefs.tags,
-            objects=lakefs.objects,
-            repositories=lakefs.repositories,
-            pipeline=LocalWorkspacePipeline(
-                lakefs.objects,
-                lakefs.commits,
-                around.concurrency,
-                around.transport or MemoryTransport(lakefs.objects, around.concurrency),
-            ),
-            trust=trust,
-            known=KnownRepositories(lakefs.repositories, lakefs.branches, lakefs.commits),
-            uploads=LocalDirectoryUploads(
-                lakefs.objects,
-                lakefs.commits,
-                around.transport or MemoryTransport(lakefs.objects, around.concurrency),
-                around.concurrency,
-            ),
-        ),
+        lakefs=lakefs_ports(lakefs, around.concurrency, trust, around.transport),
         queue=conductor.queue,
         body=ThreadBody(by_name),
         directories=LocalAttemptDirectories(around.root, around.clock, around.concurrency),

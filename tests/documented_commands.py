@@ -20,8 +20,7 @@ from typer import Typer
 from typer.main import get_command
 
 from perago.app.command_line.program import COMMANDS, LazyCommand, find_command
-from perago.app.settings.layers import variables
-from perago.app.settings.settings import Settings
+from perago.app.settings.settings import VARIABLES
 
 ROOT = Path(__file__).parents[1]
 ALL_PAGES = sorted(
@@ -113,7 +112,7 @@ def check_line(line: str) -> None:
 
 def check_setting(name: str) -> None:
     """Raise where a name looks like a setting of Perago and is none."""
-    known = {variable.name for _, variable in variables(Settings)}
+    known = set(VARIABLES)
     known |= {f"{each}_FILE" for each in known}
     assert not OWN_NAME.match(name) or name in known, name
 

@@ -17,7 +17,17 @@ from perago import (
     WorkspaceSpec,
     task,
 )
-from perago.domain.logical_execution import CommitId
+from perago.app.page.model import (
+    AttemptView,
+    BranchView,
+    CommitView,
+    EventView,
+    RepositoryView,
+    SceneView,
+    TaskView,
+    WorkflowView,
+)
+from perago.domain.lakefs import CommitId
 from perago.domain.outcome import TooManyTries
 from perago.ports.errors import AccessDeniedError
 from perago.testing import (
@@ -242,4 +252,25 @@ async def observed(
         ends=tuple(f"{story.status} {story.recorded}".strip() for story in env.attempts),
         runs=runs,
         lost=len(await env.check_invariants(settled=True)),
+    )
+
+
+def hostile_scene(text: str) -> SceneView:
+    """A scene in which everything that comes from tasks and servers is this text."""
+    event = EventView(0.0, "output", text, {text: text})
+    commit = CommitView(text, (), "staged", message=text, tags=(text,))
+    branch = BranchView("main", (commit,), is_target=True)
+    tasks = (TaskView(text, text, 1),)
+    attempt = AttemptView(
+        f"{text}-0", "", text, 1, text, worker=text, reason=text, ended=True, events=(event,)
+    )
+    return SceneView(
+        title=text,
+        status="",
+        clock="seconds",
+        policy=text,
+        problems=(text,),
+        workflows=(WorkflowView("", text, "", tasks=tasks),),
+        attempts=(attempt,),
+        repositories=(RepositoryView(text, (branch,)),),
     )

@@ -35,6 +35,7 @@ PLACEHOLDERS = MappingProxyType(
         "REFERENCE": "the reference name of the row",
         "REPO": "the repository in the error, or in the input of the row",
         "RUN_BRANCH": "the run branch in the reason",
+        "RULE": "the rule in the list that covers more than the branch",
         "RUN": "the run in the error, or the one that `perago runs` lists",
         "STAGED": "the staged commit in the reason",
         "URL": "the address in the error",

@@ -10,7 +10,7 @@ from pathlib import Path
 from pydantic import BaseModel
 
 from perago import WorkspaceSpec, task
-from perago.app.runs.models import RunReference
+from perago.app.runs.begin import RunReference
 from perago.domain.commit_metadata import RUN
 from perago.testing import (
     Drain,

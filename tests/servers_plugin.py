@@ -14,8 +14,7 @@ import pytest
 
 import perago_servers as servers
 from perago_servers import ConductorServer, LakefsServer, ToxiproxyServer
-from perago_servers import environment as given
-from perago_servers.__main__ import FETCHERS
+from perago_servers.__main__ import PROGRAMS
 
 FETCHED_FOR = {
     "lakefs": ("lakefs", "toxiproxy", "versitygw"),
@@ -55,7 +54,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     for marker, names in FETCHED_FOR.items():
         if any(item.get_closest_marker(marker) for item in session.items):
             for name in names:
-                FETCHERS[name]()
+                PROGRAMS[name].fetch()
 
 
 @contextmanager
@@ -81,7 +80,7 @@ def _for_session(
 @pytest.fixture(scope="session")
 def lakefs_server(request: pytest.FixtureRequest) -> Generator[LakefsServer]:
     """A lakeFS with a local block store."""
-    named = given.given_lakefs("lakefs")
+    named = LakefsServer.given("lakefs")
     with _for_session(request, "lakefs", named, servers.lakefs_server) as server:
         yield server
 
@@ -89,7 +88,7 @@ def lakefs_server(request: pytest.FixtureRequest) -> Generator[LakefsServer]:
 @pytest.fixture(scope="session")
 def lakefs_s3_server(request: pytest.FixtureRequest) -> Generator[LakefsServer]:
     """A lakeFS with an S3 block store: presigned URLs."""
-    named = given.given_lakefs("lakefs-s3")
+    named = LakefsServer.given("lakefs-s3")
     with _for_session(
         request, "lakefs-s3", named, lambda: servers.lakefs_server(flavour="s3")
     ) as server:
@@ -99,7 +98,7 @@ def lakefs_s3_server(request: pytest.FixtureRequest) -> Generator[LakefsServer]:
 @pytest.fixture(scope="session")
 def conductor_server(request: pytest.FixtureRequest) -> Generator[ConductorServer]:
     """A Conductor without system workers."""
-    named = given.given_conductor("conductor")
+    named = ConductorServer.given("conductor")
     with _for_session(request, "conductor", named, servers.conductor_server) as server:
         yield server
 
@@ -107,7 +106,7 @@ def conductor_server(request: pytest.FixtureRequest) -> Generator[ConductorServe
 @pytest.fixture(scope="session")
 def conductor_workers_server(request: pytest.FixtureRequest) -> Generator[ConductorServer]:
     """A Conductor whose JOIN and DO_WHILE tasks move."""
-    named = given.given_conductor("conductor-workers")
+    named = ConductorServer.given("conductor-workers")
     with _for_session(
         request,
         "conductor-workers",
@@ -120,6 +119,6 @@ def conductor_workers_server(request: pytest.FixtureRequest) -> Generator[Conduc
 @pytest.fixture(scope="session")
 def toxiproxy(request: pytest.FixtureRequest) -> Generator[ToxiproxyServer]:
     """A toxiproxy without proxies."""
-    named = given.given_toxiproxy("toxiproxy")
+    named = ToxiproxyServer.given("toxiproxy")
     with _for_session(request, "toxiproxy", named, servers.toxiproxy_server) as server:
         yield server

@@ -9,7 +9,7 @@ from pydantic import BaseModel
 from perago.app.authoring.task_declaration import task, task_of
 from perago.app.authoring.workspace_spec import WorkspaceSpec
 from perago.domain.attempt import AttemptSnapshot, AttemptStatus, ExecutionId
-from perago.domain.logical_execution import CommitId, RepositoryId
+from perago.domain.lakefs import CommitId, RepositoryId
 from perago.ports.task_body import BodyCall
 from perago.ports.workspace import SparkRoots, SparkWorkspace
 

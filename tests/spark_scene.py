@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from tests.attempt_worlds import AttemptWorker, Surroundings, attempt_worker
 from tests.contract.lakefs_under_test import MAIN, LakeFSUnderTest
 
-from perago.adapters.memory.transport import MemoryTransport
+from perago.adapters.memory.lakefs_ports import MemoryTransport
 from perago.adapters.system.host import AsyncioConcurrency, SystemClock, SystemIdentities
 from perago.app.attempt.context import AttemptSettings
 from perago.app.attempt.run_attempt import AttemptReport
@@ -23,7 +23,7 @@ from perago.app.authoring.taskdef import build_taskdef
 from perago.app.authoring.workspace_spec import WorkspaceSpec
 from perago.app.fence.install import install_fence
 from perago.domain.errors import CheckFailedError
-from perago.domain.logical_execution import CommitId, RepositoryId
+from perago.domain.lakefs import CommitId, RepositoryId
 from perago.domain.policy import PolicySetting
 from perago.ports.installations import ConductorInstallation, LakeFSInstallation
 from perago.ports.workspace import SparkGateway, SparkWorkspace

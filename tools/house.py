@@ -20,18 +20,12 @@ SOURCE = ROOT / "src" / "perago"
 GLOSSARY = ROOT / "docs" / "glossary.md"
 # The design says what the layout must make true; trio and pyiceberg were measured once, without
 # their tests (60d0c2f and 3073098, August 2026), and stay as they were.
-FILES_MAX, LINES_MAX, IMPORT_SHARE_MAX = 290, 31_000, 0.07
-# What is reached of the two that are not: the gate holds these, and they may only fall. Comments
-# and blank lines do not count, because a reason that is written down is no reason to fail. A new
-# capability raises the number by what it needs; the last ones were to hand rows back, to wait,
-# to go on after a worker died, checkpoints, to find rows without a worker, and to wait for
-# Conductor at the start (issue 18, which took two files as well), runs: begin, finish, the second
-# fence and the commands around them (issue 19), `perago doctor` with its checks, `perago watch`
-# and events of data (issue 21), a deploy among the faults of the kit (issue 19), and what
-# `explain`, `attempts` and `submit` say of a retry that waits, of a misspelt field and of a
-# run that was published (first users' walks). Before these the layout had 240 files and 36,000
-# lines of code.
-CODE_LINES_REACHED, IMPORT_SHARE_REACHED = 47_475, 0.089
+FILES_MAX, LINES_MAX, IMPORT_SHARE_MAX = 240, 31_000, 0.07
+# What is reached of the three (docs/adr/0013-lines-that-are-reached.md): the gate holds
+# these, and they may only fall. Comments and blank lines do not count, because a reason that is
+# written down is no reason to fail. A new capability raises them by what it needs, and its commit
+# says which.
+FILES_REACHED, CODE_LINES_REACHED, IMPORT_SHARE_REACHED = 251, 44_250, 0.081
 TRIO = ("78", "25000", "170", "8 / 32 / 348", "6.9 %", "14.4 %", "2.19", "")
 PYICEBERG = ("82", "39000", "211", "3 / 21 / 149", "5.4 %", "5.3 %", "0.53", "")
 BY_HAND = (

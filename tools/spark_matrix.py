@@ -19,7 +19,6 @@ from pathlib import Path
 
 from perago_servers import ConductorServer, LakefsServer, conductor_server, lakefs_server
 from perago_servers.cache import build_log, make_once, run_logged
-from perago_servers.environment import variables
 from perago_servers.versions import PYSPARK
 
 ROOT = Path(__file__).parent.parent
@@ -132,7 +131,7 @@ def main() -> int:
 
 
 def _names(lakefs: LakefsServer, conductor: ConductorServer) -> dict[str, str]:
-    return variables("lakefs", lakefs) | variables("conductor", conductor)
+    return lakefs.variables("lakefs") | conductor.variables("conductor")
 
 
 if __name__ == "__main__":

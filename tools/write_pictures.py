@@ -16,9 +16,7 @@ from pydantic import BaseModel
 from perago import RetryPolicy, TaskControls, WorkspaceSpec, task
 from perago.app.page.commit_graph import branch_graph
 from perago.testing import Fault, PeragoEnvironment, crash, foreign_commit, zombie
-from perago.testing.definitions import as_list, as_object
-from perago.testing.dev.story_page import repository_of
-from perago.testing.story import story_document
+from perago.testing.story_views import repository_of
 
 ROOT = Path(__file__).parent.parent
 PICTURES = ROOT / "docs" / "pictures"
@@ -63,12 +61,12 @@ async def picture(policy: str, fault: Fault | None) -> str:
         repository = await env.repository("repo", {"data/in.txt": "in"})
         env.plan(*([] if fault is None else [fault]))
         await env.run(clean, repository)
-        document = story_document(await env.story())
-    (told,) = as_list(document["repositories"])
+        story = await env.story()
+    (told,) = story.repositories
     rules = re.findall(r"^\.graph.*$", STYLE.read_text(encoding="utf-8"), re.MULTILINE)
     style = "\n".join(["svg { font-family: sans-serif; background: #fff; }", *rules])
     head = f'<svg xmlns="{NAMESPACE}" aria-label="{policy}" class="graph"'
-    drawn = branch_graph(repository_of(as_object(told))).svg.replace('<svg class="graph"', head, 1)
+    drawn = branch_graph(repository_of(told, story)).svg.replace('<svg class="graph"', head, 1)
     return (
         drawn.replace(">", f">\n<style>\n{style}\n</style>\n", 1).replace("</g>", "</g>\n") + "\n"
     )

@@ -21,9 +21,7 @@ from perago.app.authoring import guardrails, task_definition, workspace_spec
 from perago.app.authoring.task_declaration import task
 from perago.app.authoring.taskdef import CONTROL_FIELD_MAP
 from perago.app.command_line.program import COMMANDS, find_command, program
-from perago.app.settings.inherited_settings import DEFAULT_ROOT
-from perago.app.settings.layers import DEFAULT
-from perago.app.settings.settings import Settings
+from perago.app.settings.settings import DEFAULT, DEFAULT_ROOT, VARIABLES, Settings
 from perago.domain.error_codes import error_codes
 from tools.attempt_reference import attempt_rows, attempt_section
 from tools.built_in_reference import built_in_page
@@ -39,7 +37,7 @@ EXIT_CODES = (
     ("3", "wrong or missing configuration"),
     ("4", "fenced: the attempt is stale, or the branch has moved"),
     ("5", "the outcome is unknown"),
-    ("6", "a service did not do what it was asked"),
+    ("6", "a service did not do what it was asked; what another one knows is printed all the same"),
 )
 
 
@@ -84,8 +82,8 @@ def configuration_page() -> str:
     for each in Settings.of(()).shown():
         text = each.text.replace(str(DEFAULT_ROOT), "<state directory>/perago")
         assert each.origin == DEFAULT
-        name = f"`{each.variable.name}`" + (" (secret)" if each.variable.secret else "")
-        rows.append((name, f"`{text}`" if text else "", f"{each.variable.about}."))
+        name = f"`{each.name}`" + (" (secret)" if VARIABLES[each.name] else "")
+        rows.append((name, f"`{text}`" if text else "", f"{each.about}."))
     return f"""# Configuration
 
 Perago takes each setting from the first of these that has it: a flag, the environment, `.env` in

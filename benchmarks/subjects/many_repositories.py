@@ -24,14 +24,13 @@ from benchmarks.subjects.assignment import (
 from benchmarks.subjects.ours import opened
 from perago.adapters.memory.conductor_server import MemoryConductor
 from perago.adapters.memory.installations import conductor_installation
-from perago.adapters.memory.system import VirtualClock
-from perago.adapters.memory.worker_handle import WorkerHandle
+from perago.adapters.memory.system import VirtualClock, WorkerHandle
 from perago.adapters.system.host import AsyncioConcurrency, SystemClock, SystemIdentities
 from perago.adapters.workspace.pipeline import LocalCache, LocalWorkspacePipeline
 from perago.app.attempt.context import AttemptSettings
 from perago.app.authoring.task_declaration import task
 from perago.app.authoring.workspace_spec import WorkspaceSpec
-from perago.domain.logical_execution import RepositoryId
+from perago.domain.lakefs import RepositoryId
 from perago.domain.policy import PolicySetting
 from perago.ports.installations import ConductorInstallation
 

@@ -18,7 +18,7 @@ from perago.adapters.lakefs.configuration import LakeFSConfiguration, RouteChoic
 from perago.adapters.lakefs.installation import open_lakefs
 from perago.adapters.system.host import AsyncioConcurrency
 from perago.adapters.workspace.pipeline import LocalCache, LocalWorkspacePipeline
-from perago.domain.logical_execution import BranchName, CommitId, RepositoryId, StagedReference
+from perago.domain.lakefs import BranchName, CommitId, RepositoryId, StagedReference
 from perago.ports.installations import LakeFSInstallation
 from perago.ports.lakefs import CommitRequest
 from perago.ports.workspace import Materialised, StagingArea, WorkspaceSource

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from perago.adapters.memory.installations import lakefs_installation
 from perago.adapters.memory.lakefs import MemoryLakeFS
-from perago.adapters.memory.worker_handle import WorkerHandle
+from perago.adapters.memory.system import WorkerHandle
 from perago.app.connections import LakeFSConnection
 from perago.ports.installations import LakeFSInstallation
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from examples.custom_adapter.directory_lakefs import DirectoryStore, installation_in
 
-from perago.adapters.memory.worker_handle import WorkerHandle
+from perago.adapters.memory.system import WorkerHandle
 from perago.testing.contract.branches import *  # noqa: F403 - every law of the port
 from perago.testing.contract.lakefs_under_test import LakeFSUnderTest, MemoryLakeFSUnderTest
 from perago.testing.contract.merges import *  # noqa: F403 - as above

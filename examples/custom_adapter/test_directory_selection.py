@@ -8,10 +8,10 @@ from examples.custom_adapter.directory_lakefs import DirectoryStore, installatio
 from examples.quickstart.clean_events import clean
 
 from perago.adapters.memory.installations import RepositoryBuilder
-from perago.adapters.memory.worker_handle import WorkerHandle
+from perago.adapters.memory.system import WorkerHandle
 from perago.app.connections import LakeFSConnection
 from perago.app.container import open_lakefs
-from perago.domain.logical_execution import BranchName, RepositoryId
+from perago.domain.lakefs import BranchName, RepositoryId
 from perago.testing import MemoryServers, PeragoEnvironment, crash
 
 MAIN = BranchName("main")

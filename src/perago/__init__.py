@@ -10,15 +10,25 @@ from perago._version import __version__
 
 TYPE_CHECKING = False  # so that the module `typing` is not imported for it
 if TYPE_CHECKING:
+    from perago.app.authoring.caller_transfers import (
+        StagedWorkspace,
+        TaskExecutionContext,
+        WorkspaceDownloadFile,
+        WorkspaceSyncPlan,
+        WorkspaceUploadFile,
+        assert_current_attempt_snapshot,
+        build_workspace_sync_plan,
+        staging_branch_name,
+        workspace_delete_object_paths,
+        workspace_download_files,
+        workspace_local_path,
+        workspace_upload_files,
+    )
     from perago.app.authoring.current_attempt import (
         Changes,
         Checkpoint,
         CurrentAttempt,
-        StagedWorkspace,
-        TaskExecutionContext,
-        assert_current_attempt_snapshot,
         current_attempt,
-        staging_branch_name,
     )
     from perago.app.authoring.envelope import (
         build_workspace_free_task_output,
@@ -49,19 +59,10 @@ if TYPE_CHECKING:
     )
     from perago.app.authoring.taskdef import build_taskdef, write_taskdef
     from perago.app.authoring.workspace_spec import (
-        WorkspaceDownloadFile,
         WorkspaceInput,
         WorkspaceOutput,
         WorkspaceSpec,
-        WorkspaceSyncPlan,
-        WorkspaceUploadFile,
-        build_workspace_sync_plan,
-        workspace_delete_object_paths,
-        workspace_download_files,
-        workspace_local_path,
-        workspace_upload_files,
     )
-    from perago.app.settings.inherited_settings import ExecutionMode
     from perago.app.settings.runtime_config import (
         ConductorConfig,
         LakeFSConfig,
@@ -69,6 +70,7 @@ if TYPE_CHECKING:
         RuntimeConfig,
         load_runtime_config,
     )
+    from perago.app.settings.settings import ExecutionMode
     from perago.app.worker_description import (
         WorkerChildSpec,
         WorkerRuntime,
@@ -167,17 +169,20 @@ __all__ = [
 
 # Where each public name lives.
 _HOMES = {
-    "perago.app.authoring.current_attempt": (
+    "perago.app.authoring.caller_transfers": (
         "StagedWorkspace TaskExecutionContext assert_current_attempt_snapshot "
-        "staging_branch_name Changes Checkpoint CurrentAttempt current_attempt"
+        "staging_branch_name WorkspaceDownloadFile WorkspaceSyncPlan WorkspaceUploadFile "
+        "build_workspace_sync_plan workspace_delete_object_paths workspace_download_files "
+        "workspace_local_path workspace_upload_files"
     ),
+    "perago.app.authoring.current_attempt": "Changes Checkpoint CurrentAttempt current_attempt",
     "perago.app.authoring.envelope": (
         "build_workspace_free_task_output build_workspace_task_output"
     ),
     "perago.app.authoring.guardrails": (
         "forbid_glob require_dir require_file require_glob check_guardrails"
     ),
-    "perago.app.authoring.invocation": ("invoke_workspace_free_task invoke_workspace_task_body"),
+    "perago.app.authoring.invocation": "invoke_workspace_free_task invoke_workspace_task_body",
     "perago.app.authoring.metrics": "MetricRecorder",
     "perago.app.authoring.task_definition": (
         "MetricSpec ExecutionLimits PublishBudget RetryPolicy TaskControls TimeoutPolicy "
@@ -186,16 +191,11 @@ _HOMES = {
     "perago.app.authoring.staged_view": "StagedView",
     "perago.app.authoring.task_declaration": "load_module_task task",
     "perago.app.authoring.taskdef": "build_taskdef write_taskdef",
-    "perago.app.authoring.workspace_spec": (
-        "WorkspaceInput WorkspaceOutput WorkspaceSpec WorkspaceDownloadFile "
-        "WorkspaceSyncPlan WorkspaceUploadFile build_workspace_sync_plan "
-        "workspace_delete_object_paths workspace_download_files workspace_local_path "
-        "workspace_upload_files"
-    ),
+    "perago.app.authoring.workspace_spec": "WorkspaceInput WorkspaceOutput WorkspaceSpec",
     "perago.compat.run_with_callbacks": (
         "run_workspace_free_task_attempt run_workspace_task_attempt"
     ),
-    "perago.app.settings.inherited_settings": "ExecutionMode",
+    "perago.app.settings.settings": "ExecutionMode",
     "perago.app.settings.runtime_config": (
         "ConductorConfig LakeFSConfig MetricsConfig RuntimeConfig load_runtime_config"
     ),

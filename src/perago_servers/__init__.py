@@ -4,9 +4,10 @@ The standard library is enough to run this package, so that it can fetch and bui
 virtual environment of the repository is still being installed. It knows nothing of `perago`.
 """
 
+from perago_servers.cache import FetchError
 from perago_servers.conductor import ConductorServer, conductor_server
-from perago_servers.errors import FetchError, ServerError
 from perago_servers.lakefs import LakefsServer, S3Store, lakefs_server, s3_store
+from perago_servers.process import ServerError, wait_until_one_ends
 from perago_servers.toxiproxy import Proxy, ToxiproxyServer, toxiproxy_server
 
 __all__ = [
@@ -21,4 +22,5 @@ __all__ = [
     "lakefs_server",
     "s3_store",
     "toxiproxy_server",
+    "wait_until_one_ends",
 ]

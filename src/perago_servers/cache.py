@@ -1,20 +1,43 @@
 """The user's cache: what is fetched or built once per user, shared by all clones.
 
 Decides where things lie and that each is made by one process at a time and appears complete
-or not at all. Must not know what the things are.
+or not at all. Programs that come inside a Python wheel are installed beside this, or in a virtual
+environment of the cache. Must not know what the things are.
 """
 
 import fcntl
+import importlib.util
 import os
 import platform
 import shutil
 import subprocess
 import sys
+import venv
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from perago_servers.errors import FetchError
+LOG_LINES_SHOWN = 40  # a Java stack trace with its first cause
+
+
+class FetchError(Exception):
+    """Something could not be fetched or built; `log` has all the output."""
+
+    def __init__(self, what: str, *, found: str, remedy: str, log: Path | None = None) -> None:
+        """Keep the facts and add the end of the log to the message."""
+        self.what = what
+        self.found = found
+        self.remedy = remedy
+        self.log = log
+        shown = "" if log is None else f"\n--- last lines of {log}\n{last_lines(log)}"
+        super().__init__(f"cannot provide {what}: {found}; {remedy}{shown}")
+
+
+def last_lines(log: Path, lines: int = LOG_LINES_SHOWN) -> str:
+    """Return the end of a log, or say that there is none."""
+    if not log.exists():
+        return f"(no log at {log})"
+    return "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-lines:])
 
 
 def cache_root() -> Path:
@@ -106,3 +129,39 @@ def build_log(name: str) -> Path:
 def say(message: str) -> None:
     """Tell the person at the terminal what takes the time."""
     print(f"servers: {message}", file=sys.stderr, flush=True)
+
+
+def private_environment(requirement: str) -> Path:
+    """Return a virtual environment of the cache that holds exactly `requirement`.
+
+    Its scripts know their own place, so it is made where it stays; a stamp proves completeness.
+    """
+    name, _, version = requirement.partition("==")
+    key = f"{name}-{version}-py{sys.version_info.major}.{sys.version_info.minor}"
+    place = cache_root() / key
+    stamp = place / "complete"
+    if stamp.exists():
+        return place
+    with locked(key):
+        if not stamp.exists():
+            say(f"making {key} in {place.parent}")
+            shutil.rmtree(place, ignore_errors=True)
+            venv.create(place, with_pip=True)
+            command = [str(place / "bin" / "python"), "-m", "pip", "install", "--quiet"]
+            run_logged([*command, requirement], what=requirement, log=build_log(key))
+            stamp.touch()
+    return place
+
+
+def interpreter_with(module: str, requirement: str) -> str:
+    """Return a Python that can import `module`: this one, else that of a private environment."""
+    if importlib.util.find_spec(module) is not None:
+        return sys.executable
+    return str(private_environment(requirement) / "bin" / "python")
+
+
+def answer_of(interpreter: str, code: str) -> str:
+    """Return what a line of Python prints."""
+    command = [interpreter, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return done.stdout.strip()

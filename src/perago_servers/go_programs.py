@@ -11,9 +11,14 @@ import subprocess
 from pathlib import Path
 
 from perago_servers import versions
-from perago_servers.cache import build_log, make_once, run_logged
-from perago_servers.errors import FetchError
-from perago_servers.python_wheel import answer_of, interpreter_with
+from perago_servers.cache import (
+    FetchError,
+    answer_of,
+    build_log,
+    interpreter_with,
+    make_once,
+    run_logged,
+)
 
 LAKEFS_MODULE = "github.com/treeverse/lakefs"
 # Only the Go that was chosen here builds: it must not fetch another one behind our back.

@@ -1,4 +1,4 @@
-"""Java libraries by their coordinates, through the Ivy that pyspark ships.
+"""Java libraries by their coordinates, through the Ivy that pyspark ships, and those for Spark.
 
 Decides how they are resolved. Ivy's own default repository is the only one: no address is
 written down here, and Maven is not needed.
@@ -16,10 +16,11 @@ from pathlib import Path
 from xml.sax.saxutils import quoteattr
 
 from perago_servers import versions
-from perago_servers.cache import make_once, run_logged
-from perago_servers.errors import FetchError
-from perago_servers.java_runtime import any_java
-from perago_servers.trust_store import source_of_trust, trust_options
+from perago_servers.cache import FetchError, build_log, make_once, run_logged
+from perago_servers.java import any_java, source_of_trust, trust_options
+
+AWS = "software.amazon.awssdk"
+SPARK_JARS_KEY = f"spark-jars-{versions.PYSPARK}-{versions.AWS_SDK}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,36 +41,15 @@ class Library:
                 f'<artifact name={quoteattr(self.name)} type="jar" ext="jar" '
                 f"m:classifier={quoteattr(self.classifier)}/>"
             )
+        configuration = "master" if self.is_alone else "default"
         return (
             f"<dependency org={quoteattr(self.group)} name={quoteattr(self.name)} "
-            f'rev={quoteattr(self.version)} conf="default->{self._configuration}" '
+            f'rev={quoteattr(self.version)} conf="default->{configuration}" '
             f'transitive="{str(not self.is_alone).lower()}">{artifact}</dependency>'
         )
 
-    @property
-    def _configuration(self) -> str:
-        return "master" if self.is_alone else "default"
 
-
-@dataclass(frozen=True, slots=True)
-class Exclusion:
-    """A library that is not wanted, whatever depends on it; `*` stands for all names."""
-
-    group: str
-    name: str = "*"
-
-    def as_element(self) -> str:
-        """Return the element of an ivy.xml."""
-        return f"<exclude org={quoteattr(self.group)} module={quoteattr(self.name)}/>"
-
-
-def retrieve(
-    libraries: Iterable[Library],
-    directory: Path,
-    *,
-    log: Path,
-    exclusions: Iterable[Exclusion] = (),
-) -> None:
+def retrieve(libraries: Iterable[Library], directory: Path, *, log: Path) -> None:
     """Put the jars of `libraries`, and of what they need, into `directory`."""
     lines = [
         '<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">',
@@ -77,7 +57,8 @@ def retrieve(
         '<configurations><conf name="default"/></configurations>',
         "<dependencies>",
         *(library.as_dependency() for library in libraries),
-        *(exclusion.as_element() for exclusion in exclusions),
+        # hadoop-aws asks for the AWS bundle of 686 MB; three modules of the same SDK do.
+        f'<exclude org="{AWS}" module="bundle"/>',
         "</dependencies>",
         "</ivy-module>",
     ]
@@ -96,6 +77,29 @@ def retrieve(
             what=", ".join(f"{library.group}:{library.name}" for library in libraries),
             log=log,
         )
+
+
+def spark_jars() -> Path:
+    """Return the directory of the small set with which Spark reads and writes s3a paths (19 MB)."""
+    return make_once(SPARK_JARS_KEY, _retrieve_spark_jars)
+
+
+def _retrieve_spark_jars(directory: Path) -> None:
+    modules = ("s3", "s3-transfer-manager", "sts")
+    retrieve(
+        [
+            Library(group="org.apache.hadoop", name="hadoop-aws", version=versions.HADOOP),
+            Library(
+                group="org.apache.spark",
+                name="spark-hadoop-cloud_2.13",
+                version=versions.SPARK_CLOUD,
+                is_alone=True,
+            ),
+            *(Library(group=AWS, name=name, version=versions.AWS_SDK) for name in modules),
+        ],
+        directory,
+        log=build_log(SPARK_JARS_KEY),
+    )
 
 
 def _ivy_jar() -> Path:

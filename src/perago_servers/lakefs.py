@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeAlias
 
 from perago_servers.go_programs import lakefs_programs, versitygw_program
 from perago_servers.http import answers
-from perago_servers.process import HOST, Launch, running
+from perago_servers.process import HOST, Launch, Server, running
 
 Flavour: TypeAlias = Literal["local", "s3"]
 BUCKET = "perago"
@@ -21,16 +21,12 @@ REGION = "us-east-1"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LakefsServer:
-    """A running lakeFS; `pid` is None when another process started it."""
+class LakefsServer(Server):
+    """A running lakeFS."""
 
-    endpoint: str
     access_key_id: str
     secret_access_key: str
     namespace_root: str
-    pid: int | None = None
-    log: Path | None = None
-    data: Path | None = None
 
     def storage_namespace(self, repository: str) -> str:
         """Return where a new repository of that name keeps its objects."""
@@ -111,8 +107,7 @@ def lakefs_server(
             access_key_id=access_key_id,
             secret_access_key=secret,
             namespace_root="local://" if store is None else f"s3://{BUCKET}/",
-            pid=started.pid,
-            log=started.log,
+            process=started.process,
             data=started.directory,
         )
 

@@ -1,6 +1,8 @@
 """One server process: a port of its own, a directory of its own, healthy or an error.
 
-Decides how a server is started, watched and stopped. Must not know which server it is.
+Decides how a server is started, watched and stopped, and by which environment variables another
+process reaches it: what `up` prints is what the test fixtures read. Must not know which server it
+is.
 """
 
 import ctypes
@@ -14,13 +16,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
+from typing import Any, NoReturn, Self
 
-from perago_servers.cache import cache_root
-from perago_servers.errors import ServerError, last_lines
+from perago_servers.cache import LOG_LINES_SHOWN, cache_root, last_lines
 
 HOST = "127.0.0.1"
 # Below the ephemeral range of Linux: a client's socket never sits on a server's port.
@@ -29,7 +31,65 @@ PORT_TRIES_MAX = 200  # of 12,000: all of them are taken on no machine that stil
 START_TRIES_MAX = 5  # a port may be lost between look and start; five times in a row is no chance
 POLL_SECONDS = 0.05  # between looks at a server that starts: each test waits for the last one
 PORT_TAKEN = ("address already in use", "bindexception", "port already in use")
+WATCH_SECONDS = 0.5  # between looks at servers that run for a person, who reads what is said
+PORT_TAKEN_LINES = 200  # of the log; a Java stack trace may follow the words
 PR_SET_PDEATHSIG = 1
+PREFIX = "PERAGO_TEST_"
+LOG_NAME = "server.log"
+
+
+class ServerError(Exception):
+    """A server did not come up, or has ended; its directory and log are kept."""
+
+    def __init__(self, name: str, *, found: str, log: Path) -> None:
+        """Keep the facts and add the end of the log to the message."""
+        self.name = name
+        self.found = found
+        self.log = log
+        super().__init__(
+            f"{name} {found}; its directory is kept"
+            f"\n--- last {LOG_LINES_SHOWN} lines of {log}\n{last_lines(log)}"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Server:
+    """A running server; where another process has started it, `process` and `data` are None."""
+
+    endpoint: str
+    process: subprocess.Popen[bytes] | None = field(default=None, repr=False, compare=False)
+    data: Path | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """Return its process id."""
+        return None if self.process is None else self.process.pid
+
+    @property
+    def log(self) -> Path | None:
+        """Return the file of its output."""
+        return None if self.data is None else self.data / LOG_NAME
+
+    def variables(self, name: str) -> dict[str, str]:
+        """Return the variables with which another process reaches this server as `name`."""
+        return {variable: getattr(self, each) for each, variable in _variables(self, name)}
+
+    @classmethod
+    def given(cls, name: str) -> Self | None:
+        """Return the server that the environment names; without its secret it is an error."""
+        named = dict(_variables(cls, name))
+        if not os.environ.get(named["endpoint"]):
+            return None
+        found: dict[str, Any] = {each: os.environ[named[each]] for each in named}
+        return cls(**found)
+
+
+def _variables(server: Server | type[Server], name: str) -> Iterator[tuple[str, str]]:
+    """The fields that others need, with their variables: lakefs-s3 has LAKEFS_S3_ENDPOINT."""
+    prefix = PREFIX + name.upper().replace("-", "_")
+    for each in fields(server):
+        if each.default is MISSING:
+            yield each.name, f"{prefix}_{each.name.upper()}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,9 +109,8 @@ class Started:
     """A healthy server process."""
 
     port: int
-    pid: int
+    process: subprocess.Popen[bytes]
     directory: Path
-    log: Path
 
 
 @contextmanager
@@ -91,15 +150,26 @@ def running(name: str, plan: Callable[[int, Path], Launch]) -> Generator[Started
     """
     for tries_left in reversed(range(START_TRIES_MAX)):
         with _directory(name) as directory, leased_port() as port:
-            log = directory / "server.log"
+            log = directory / LOG_NAME
             launch = plan(port, directory)
             with _process(launch, log) as process:
                 found = _wait_until_ready(process, launch)
                 if found is None:
-                    yield Started(port=port, pid=process.pid, directory=directory, log=log)
+                    yield Started(port=port, process=process, directory=directory)
                     return
             if tries_left == 0 or not _port_was_taken(log):
-                raise ServerError(name, found=found, log=log)
+                raise ServerError(name, found=f"did not become healthy: {found}", log=log)
+
+
+def wait_until_one_ends(servers: Mapping[str, Server]) -> NoReturn:
+    """Wait for ever; raise ServerError for the first server of this process that ends."""
+    while True:
+        for name, server in servers.items():
+            code = None if server.process is None else server.process.poll()
+            if code is not None and server.log is not None:
+                found = f"is not running any more: the process ended with {code}"
+                raise ServerError(name, found=found, log=server.log)
+        time.sleep(WATCH_SECONDS)
 
 
 @contextmanager
@@ -179,5 +249,5 @@ def _stop(process: subprocess.Popen[bytes], stop_seconds: float) -> None:
 
 
 def _port_was_taken(log: Path) -> bool:
-    text = last_lines(log, lines=200).lower()
+    text = last_lines(log, PORT_TAKEN_LINES).lower()
     return any(words in text for words in PORT_TAKEN)

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from perago_servers.go_programs import toxiproxy_program
 from perago_servers.http import answers, ask
-from perago_servers.process import HOST, Launch, running
+from perago_servers.process import HOST, Launch, Server, running
 
 Direction = Literal["upstream", "downstream"]
 _numbers = itertools.count(1)
@@ -66,13 +66,8 @@ class Proxy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ToxiproxyServer:
+class ToxiproxyServer(Server):
     """A running toxiproxy; `endpoint` is its control API."""
-
-    endpoint: str
-    pid: int | None = None
-    log: Path | None = None
-    data: Path | None = None
 
     def create_proxy(self, upstream: str) -> Proxy:
         """Put a proxy on a free port in front of the server with the endpoint `upstream`."""
@@ -117,8 +112,7 @@ def toxiproxy_server() -> Generator[ToxiproxyServer]:
     with running("toxiproxy", plan) as started:
         yield ToxiproxyServer(
             endpoint=f"http://{HOST}:{started.port}",
-            pid=started.pid,
-            log=started.log,
+            process=started.process,
             data=started.directory,
         )
 

@@ -18,7 +18,7 @@ from tests.contract.memory_worlds import open_memory_conductor, open_memory_lake
 from perago.adapters.memory.conductor_server import MemoryConductor
 from perago.adapters.memory.installations import conductor_installation, lakefs_installation
 from perago.adapters.memory.lakefs import MemoryLakeFS
-from perago.adapters.memory.worker_handle import WorkerHandle
+from perago.adapters.memory.system import WorkerHandle
 from perago.ports.installations import Server
 from perago.testing.contract.conductor_under_test import ConductorUnderTest
 

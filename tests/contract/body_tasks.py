@@ -139,7 +139,7 @@ def _start_programs(how: str) -> None:
 
 def _forge_or_end(what: str) -> None:
     if what == "forge":
-        forged = frames.Returned("of somebody else", {"number": 99})
+        forged = frames.Ended("of somebody else", {"number": 99})
         os.write(int(sys.argv[1]), frames.encode(forged))
     if what == "ask past the asker":
         for _ in range(5):

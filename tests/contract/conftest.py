@@ -7,7 +7,7 @@ from tests.contract.adapters import CONDUCTOR, LAKEFS, Factory, parameters
 from tests.contract.execution_key_scene import Application
 from tests.contract.lakefs_under_test import LakeFSUnderTest
 
-from perago.testing.contract.conductor_under_test import ConductorUnderTest
+from perago.testing.contract.conductor_under_test import ConductorScene, ConductorUnderTest
 
 
 @pytest.fixture(params=parameters(LAKEFS))
@@ -29,4 +29,4 @@ async def conductor_under_test(request: pytest.FixtureRequest) -> AsyncIterator[
 @pytest.fixture
 def application(conductor_under_test: ConductorUnderTest) -> Application:
     """What runs attempts on that Conductor and keeps the marks."""
-    return Application(conductor_under_test)
+    return Application(ConductorScene(conductor_under_test))

@@ -5,30 +5,18 @@ from dataclasses import dataclass, field
 from perago.adapters.memory.installations import RepositoryBuilder
 from perago.adapters.memory.lakefs import MemoryLakeFS
 from perago.adapters.memory.lakefs_ports import MemoryTags
-from perago.adapters.memory.system import VirtualClock
-from perago.adapters.memory.worker_handle import WorkerHandle
+from perago.adapters.memory.system import VirtualClock, WorkerHandle
 from perago.app.attempt.choose_target import seal_chain
 from perago.domain.attempt import AttemptRecord, AttemptSnapshot, Current, compare_wide
+from perago.domain.lakefs import BranchName, CommitRecord, RepositoryId, WorkspaceReference
 from perago.domain.logical_execution import (
-    BranchName,
-    CommitRecord,
     ExecutionInput,
     LogicalExecutionKey,
-    RepositoryId,
-    WorkspaceReference,
     attempt_mark_tag,
     execution_key,
     retry_chain,
 )
-from perago.testing.contract.conductor_under_test import (
-    ConductorUnderTest,
-    define_task,
-    define_workflow,
-    fail,
-    poll_one,
-    simple,
-    snapshot_of,
-)
+from perago.testing.contract.conductor_under_test import ConductorScene, simple
 
 INPUT = {"ref": "commit-a"}
 REF = {"ref": "${workflow.input.ref}"}
@@ -42,14 +30,14 @@ def _repository() -> RepositoryBuilder:
 class Application:
     """What runs an attempt: it fences, seals its chain, and names its execution."""
 
-    world: ConductorUnderTest
+    scene: ConductorScene
     repository: RepositoryBuilder = field(default_factory=_repository)
     inputs: dict[str, CommitRecord] = field(default_factory=dict[str, CommitRecord])
 
     async def run(self, attempt: AttemptRecord) -> LogicalExecutionKey:
         """The key of a polled attempt."""
         mine, given = attempt.snapshot, attempt.input_data
-        workflow = await snapshot_of(self.world, mine.workflow_id)
+        workflow = await self.scene.snapshot_of(mine.workflow_id)
         assert compare_wide(mine, workflow) == Current()
         record = self.input(str(given["ref"]))
         chain = await seal_chain(
@@ -83,29 +71,27 @@ def chain_of(key: LogicalExecutionKey) -> str:
 class OneTask:
     """A running workflow of one task, `only`, and one behind it."""
 
-    world: ConductorUnderTest
+    scene: ConductorScene
     workflow_id: str
     task_type: str
 
     async def poll(self, worker_id: str = "worker") -> AttemptRecord:
         """Take the attempt that waits."""
-        return await poll_one(self.world, self.task_type, self.workflow_id, worker_id)
+        return await self.scene.poll_one(self.task_type, self.workflow_id, worker_id)
 
 
-async def start(world: ConductorUnderTest, **fields: object) -> OneTask:
+async def start(scene: ConductorScene, **fields: object) -> OneTask:
     """Start a workflow of two tasks on INPUT."""
-    task_type = await define_task(world, **{"retryCount": 3, **fields})
-    name = await define_workflow(
-        world, simple(task_type, "only", REF), simple(task_type, "next", REF)
-    )
-    return OneTask(world, await world.workflows.start(name, INPUT), task_type)
+    task_type = await scene.define_task(**{"retryCount": 3, **fields})
+    tasks = simple(task_type, "only", REF), simple(task_type, "next", REF)
+    return OneTask(scene, await scene.start(*tasks, workflow_input=INPUT), task_type)
 
 
 async def retried_once(task: OneTask, application: Application) -> AttemptRecord:
     """Run the first attempt, let it fail, run the second and leave it running."""
     first = await task.poll()
     await application.run(first)
-    await fail(task.world, first)
+    await task.scene.fail(first)
     second = await task.poll()
     assert second.snapshot.retry_count == 1
     return second

@@ -12,12 +12,11 @@ from tests.contract.lakefs_under_test import LakeFSUnderTest
 from tests.contract.memory_worlds import open_memory_lakefs
 
 from perago.adapters.lakefs.client import LakeFSClient
-from perago.adapters.lakefs.configuration import LakeFSConfiguration, RouteChoice
+from perago.adapters.lakefs.configuration import LakeFSConfiguration, RetryTerms, RouteChoice
 from perago.adapters.lakefs.installation import LakeFSCommits
 from perago.adapters.lakefs.objects import LakeFSObjects
-from perago.adapters.lakefs.retry import RetryTerms
+from perago.adapters.memory.lakefs_ports import MemoryTransport
 from perago.adapters.memory.system import SequentialConcurrency
-from perago.adapters.memory.transport import MemoryTransport
 from perago.adapters.spark.workspace_pipeline import SizedPipeline
 from perago.adapters.system.host import AsyncioConcurrency
 from perago.adapters.workspace.pipeline import LocalCache, LocalWorkspacePipeline

@@ -16,7 +16,7 @@ import pytest
 from tests.contract.lakefs_under_test import MAIN, WALK_PAGE, LakeFSUnderTest
 
 from perago.adapters.lakefs.client import LakeFSClient
-from perago.adapters.lakefs.configuration import LakeFSConfiguration
+from perago.adapters.lakefs.configuration import LakeFSConfiguration, RetryTerms
 from perago.adapters.lakefs.installation import (
     LakeFSBranches,
     LakeFSCommits,
@@ -25,8 +25,7 @@ from perago.adapters.lakefs.installation import (
 )
 from perago.adapters.lakefs.objects import LakeFSObjects
 from perago.adapters.lakefs.protection import covers
-from perago.adapters.lakefs.retry import RetryTerms
-from perago.domain.logical_execution import NO_METADATA, BranchName, CommitId, RepositoryId
+from perago.domain.lakefs import NO_METADATA, BranchName, CommitId, RepositoryId
 from perago.domain.outcome import RelocationRefused
 from perago.ports.errors import BrokenActionsError, RequestRefusedError
 from perago.ports.installations import LakeFSInstallation

@@ -10,8 +10,8 @@ import pytest
 from tests.contract.lakefs_under_test import LakeFSUnderTest
 from tests.contract.real_lakefs import connected
 
+from perago.adapters.lakefs.configuration import RetryTerms
 from perago.adapters.lakefs.installation import open_lakefs as open_lakefs_at
-from perago.adapters.lakefs.retry import RetryTerms
 from perago.adapters.spark.session import SparkConfiguration
 from perago.adapters.spark.workspace_pipeline import SparkWorkspacePipeline
 from perago.adapters.system.host import AsyncioConcurrency

@@ -15,7 +15,7 @@ from tests.contract.lakefs_under_test import MAIN
 
 from perago.adapters.spark.session import SparkConfiguration
 from perago.adapters.spark.workspace import SparkCall, open_workspace
-from perago.domain.logical_execution import BranchName, CommitId, RepositoryId
+from perago.domain.lakefs import BranchName, CommitId, RepositoryId
 from perago.ports.workspace import SparkRoots, SparkWorkspace
 
 ORDERS = b'{"order":1,"amount":10}\n{"order":2,"amount":20}\n{"order":3,"amount":30}\n'

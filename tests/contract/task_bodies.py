@@ -13,12 +13,12 @@ from tests.contract.body_tasks import CHECKED, OBEY
 from perago.adapters.system.host import SystemClock
 from perago.app.telemetry.listeners import BodyObserver
 from perago.app.worker.executor import ExecutorProgram
-from perago.app.worker.process_body import ProcessBody, ProcessBodySettings
+from perago.app.worker.process_body import ProcessBody
 from perago.app.worker.thread_body import ThreadBody
 from perago.domain.attempt import AttemptSnapshot, AttemptStatus, ExecutionId
 from perago.ports.task_body import BodyCall, StagedChanges, TaskBody
 
-MODULES = ("tests.contract.body_tasks:OBEY", "tests.contract.body_tasks:CHECKED")
+MODULES = ("tests.contract.body_tasks",)
 
 
 def body_environment() -> dict[str, str]:
@@ -31,12 +31,8 @@ async def process_body(
     observer: BodyObserver | None = None, *, slots: int = 1
 ) -> AsyncGenerator[ProcessBody]:
     """Executors of the suite's tasks."""
-    settings = ProcessBodySettings(
-        ExecutorProgram(MODULES, body_environment()),
-        slots=slots,
-        observer=BodyObserver() if observer is None else observer,
-    )
-    body = ProcessBody(settings, SystemClock())
+    program = ExecutorProgram(MODULES, body_environment())
+    body = ProcessBody(program, SystemClock(), observer=observer, slots=slots)
     try:
         await body.start()
         yield body

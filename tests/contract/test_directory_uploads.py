@@ -10,8 +10,8 @@ from tests.contract.lakefs_under_test import MAIN
 from tests.contract.pipelines import TRANSPORTS, TransportWorld
 
 from perago.adapters.workspace.changes import SymlinkError
-from perago.adapters.workspace.staging import LocalDirectoryUploads
-from perago.domain.logical_execution import BranchName, CommitId, RepositoryId, StagedReference
+from perago.adapters.workspace.staging import Staging
+from perago.domain.lakefs import BranchName, CommitId, RepositoryId, StagedReference
 from perago.domain.sync_plan import FileFacts
 from perago.ports.errors import BranchMissingError, OutcomeUnknownError
 from perago.ports.objects import ObjectTransport
@@ -32,7 +32,7 @@ class Bench:
     def uploads(self, transport: ObjectTransport | None = None) -> DirectoryUploads:
         """The adapter under test."""
         world, moved = self.opened.world, transport or self.opened.transport
-        return LocalDirectoryUploads(world.objects, world.commits, moved, self.opened.concurrency)
+        return Staging(world.objects, world.commits, moved, self.opened.concurrency)
 
     def area(self, branch: BranchName = MAIN) -> StagingArea:
         """The folder of a branch."""

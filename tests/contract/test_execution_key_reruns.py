@@ -3,46 +3,45 @@
 from tests.contract.execution_key_scene import Application, chain_of, retried_once, start
 
 from perago.domain.attempt import Stale, compare_wide
-from perago.testing.contract.conductor_under_test import fail, finish, snapshot_of
 
 
 async def test_a_rerun_from_the_first_attempt_is_another_execution(
     application: Application,
 ) -> None:
-    task = await start(application.world)
+    task = await start(application.scene)
     first = await task.poll()
     key = await application.run(first)
-    await application.world.workflows.terminate(task.workflow_id, "by hand")
-    await application.world.workflows.rerun(task.workflow_id, first.snapshot.task_id)
+    await application.scene.workflows.terminate(task.workflow_id, "by hand")
+    await application.scene.workflows.rerun(task.workflow_id, first.snapshot.task_id)
     again = await task.poll()
     assert again.snapshot.task_id == first.snapshot.task_id
     other = await application.run(again)
     assert other != key
-    await fail(application.world, again)
+    await application.scene.fail(again)
     assert await application.run(await task.poll()) == other
 
 
 async def test_a_rerun_from_the_first_of_several_attempts_is_another_execution(
     application: Application,
 ) -> None:
-    task = await start(application.world)
+    task = await start(application.scene)
     second = await retried_once(task, application)
     key = await application.run(second)
-    await application.world.workflows.terminate(task.workflow_id, "by hand")
+    await application.scene.workflows.terminate(task.workflow_id, "by hand")
     first_id = second.snapshot.retried_task_id
     assert first_id is not None
-    await application.world.workflows.rerun(task.workflow_id, first_id)
+    await application.scene.workflows.rerun(task.workflow_id, first_id)
     assert await application.run(await task.poll()) != key
 
 
 async def test_a_rerun_from_a_retried_attempt_is_another_execution(
     application: Application,
 ) -> None:
-    task = await start(application.world)
+    task = await start(application.scene)
     second = await retried_once(task, application)
     key = await application.run(second)
-    await application.world.workflows.terminate(task.workflow_id, "by hand")
-    await application.world.workflows.rerun(task.workflow_id, second.snapshot.task_id)
+    await application.scene.workflows.terminate(task.workflow_id, "by hand")
+    await application.scene.workflows.rerun(task.workflow_id, second.snapshot.task_id)
     again = await task.poll()
     assert again.snapshot.task_id == second.snapshot.task_id
     assert again.snapshot.retry_count == 1
@@ -52,14 +51,14 @@ async def test_a_rerun_from_a_retried_attempt_is_another_execution(
 
 
 async def test_retries_of_a_rerun_belong_to_the_rerun(application: Application) -> None:
-    task = await start(application.world)
+    task = await start(application.scene)
     second = await retried_once(task, application)
     await application.run(second)
-    await application.world.workflows.terminate(task.workflow_id, "by hand")
-    await application.world.workflows.rerun(task.workflow_id, second.snapshot.task_id)
+    await application.scene.workflows.terminate(task.workflow_id, "by hand")
+    await application.scene.workflows.rerun(task.workflow_id, second.snapshot.task_id)
     again = await task.poll()
     key = await application.run(again)
-    await fail(application.world, again)
+    await application.scene.fail(again)
     third = await task.poll()
     assert third.snapshot.retry_count == 2
     assert await application.run(third) == key
@@ -68,12 +67,12 @@ async def test_retries_of_a_rerun_belong_to_the_rerun(application: Application) 
 async def test_every_rerun_from_a_retried_attempt_is_an_execution_of_its_own(
     application: Application,
 ) -> None:
-    task = await start(application.world)
+    task = await start(application.scene)
     second = await retried_once(task, application)
     keys = [await application.run(second)]
     for _ in range(2):
-        await application.world.workflows.terminate(task.workflow_id, "by hand")
-        await application.world.workflows.rerun(task.workflow_id, second.snapshot.task_id)
+        await application.scene.workflows.terminate(task.workflow_id, "by hand")
+        await application.scene.workflows.rerun(task.workflow_id, second.snapshot.task_id)
         keys.append(await application.run(await task.poll()))
     assert len(set(keys)) == 3
 
@@ -81,11 +80,11 @@ async def test_every_rerun_from_a_retried_attempt_is_an_execution_of_its_own(
 async def test_a_rerun_from_a_retried_attempt_with_another_input_is_another_execution(
     application: Application,
 ) -> None:
-    task = await start(application.world)
+    task = await start(application.scene)
     second = await retried_once(task, application)
     key = await application.run(second)
-    await application.world.workflows.terminate(task.workflow_id, "by hand")
-    await application.world.workflows.rerun(
+    await application.scene.workflows.terminate(task.workflow_id, "by hand")
+    await application.scene.workflows.rerun(
         task.workflow_id, second.snapshot.task_id, {"ref": "commit-b"}
     )
     again = await task.poll()
@@ -97,38 +96,38 @@ async def test_a_rerun_of_an_attempt_that_never_ran_is_the_same_execution(
     application: Application,
 ) -> None:
     """It left no mark; what the attempts before it decided stays decided."""
-    task = await start(application.world)
+    task = await start(application.scene)
     first = await task.poll()
     key = await application.run(first)
-    await fail(application.world, first)
-    workflow = await snapshot_of(application.world, task.workflow_id)
+    await application.scene.fail(first)
+    workflow = await application.scene.snapshot_of(task.workflow_id)
     waiting = max(workflow.tasks, key=lambda row: row.seq)
     assert waiting.retried_task_id == first.snapshot.task_id
-    await application.world.workflows.terminate(task.workflow_id, "by hand")
-    await application.world.workflows.rerun(task.workflow_id, waiting.task_id)
+    await application.scene.workflows.terminate(task.workflow_id, "by hand")
+    await application.scene.workflows.rerun(task.workflow_id, waiting.task_id)
     assert await application.run(await task.poll()) == key
 
 
 async def test_a_rerun_of_the_task_before_is_another_execution(application: Application) -> None:
-    task = await start(application.world)
+    task = await start(application.scene)
     before = await task.poll()
-    await finish(application.world, before)
+    await application.scene.finish(before)
     key = await application.run(await task.poll())
-    await application.world.workflows.terminate(task.workflow_id, "by hand")
-    await application.world.workflows.rerun(task.workflow_id, before.snapshot.task_id)
+    await application.scene.workflows.terminate(task.workflow_id, "by hand")
+    await application.scene.workflows.rerun(task.workflow_id, before.snapshot.task_id)
     again = await task.poll()
     assert again.snapshot.reference_name == "only"
-    await finish(application.world, again)
+    await application.scene.finish(again)
     behind = await task.poll()
     assert behind.snapshot.reference_name == "next"
     assert await application.run(behind) != key
 
 
 async def test_a_restart_is_another_execution(application: Application) -> None:
-    task = await start(application.world)
+    task = await start(application.scene)
     key = await application.run(await task.poll())
-    await application.world.workflows.terminate(task.workflow_id, "by hand")
-    await application.world.workflows.restart(task.workflow_id)
+    await application.scene.workflows.terminate(task.workflow_id, "by hand")
+    await application.scene.workflows.restart(task.workflow_id)
     again = await task.poll()
     assert again.snapshot.workflow_id == task.workflow_id
     assert await application.run(again) != key
@@ -137,13 +136,13 @@ async def test_a_restart_is_another_execution(application: Application) -> None:
 async def test_a_holder_from_before_a_rerun_is_stale_before_it_can_take_the_new_key(
     application: Application,
 ) -> None:
-    task = await start(application.world)
+    task = await start(application.scene)
     second = await retried_once(task, application)
     await application.run(second)
-    await application.world.workflows.terminate(task.workflow_id, "by hand")
-    await application.world.workflows.rerun(task.workflow_id, second.snapshot.task_id)
+    await application.scene.workflows.terminate(task.workflow_id, "by hand")
+    await application.scene.workflows.rerun(task.workflow_id, second.snapshot.task_id)
     await task.poll("another worker")
-    workflow = await snapshot_of(application.world, task.workflow_id)
+    workflow = await application.scene.snapshot_of(task.workflow_id)
     assert isinstance(compare_wide(second.snapshot, workflow), Stale)
 
 
@@ -151,15 +150,15 @@ async def test_a_retry_on_another_input_is_the_same_chain_with_another_key(
     application: Application,
 ) -> None:
     """The rerun carries an input of its own; its retry resolves the definition's again."""
-    task = await start(application.world)
+    task = await start(application.scene)
     first = await task.poll()
-    await application.world.workflows.terminate(task.workflow_id, "by hand")
-    await application.world.workflows.rerun(
+    await application.scene.workflows.terminate(task.workflow_id, "by hand")
+    await application.scene.workflows.rerun(
         task.workflow_id, first.snapshot.task_id, {"ref": "commit-b"}
     )
     again = await task.poll()
     key = await application.run(again)
-    await fail(application.world, again)
+    await application.scene.fail(again)
     second = await task.poll()
     assert (again.input_data["ref"], second.input_data["ref"]) == ("commit-b", "commit-a")
     other = await application.run(second)
@@ -171,15 +170,15 @@ async def test_a_retry_with_other_params_is_the_same_chain_with_another_key(
     application: Application,
 ) -> None:
     """The operator reruns an attempt that no worker polled, and gives it params of his own."""
-    task = await start(application.world)
+    task = await start(application.scene)
     first = await task.poll()
     key = await application.run(first)
-    await fail(application.world, first)
-    workflow = await snapshot_of(application.world, task.workflow_id)
+    await application.scene.fail(first)
+    workflow = await application.scene.snapshot_of(task.workflow_id)
     waiting = max(workflow.tasks, key=lambda row: row.seq)
-    await application.world.workflows.terminate(task.workflow_id, "by hand")
+    await application.scene.workflows.terminate(task.workflow_id, "by hand")
     given = {**first.input_data, "params": {"knob": 7}}
-    await application.world.workflows.rerun(task.workflow_id, waiting.task_id, given)
+    await application.scene.workflows.rerun(task.workflow_id, waiting.task_id, given)
     again = await task.poll()
     assert again.input_data["params"] == {"knob": 7}
     other = await application.run(again)
@@ -189,19 +188,19 @@ async def test_a_retry_with_other_params_is_the_same_chain_with_another_key(
 
 async def test_a_mark_that_lands_after_a_rerun_changes_no_key(application: Application) -> None:
     """Its attempt was handed out and stood still until its row was rerun by a user."""
-    task = await start(application.world)
+    task = await start(application.scene)
     first = await task.poll()
     await application.run(first)
-    await fail(application.world, first)
+    await application.scene.fail(first)
     slow = await task.poll()
-    await application.world.workflows.terminate(task.workflow_id, "by hand")
-    await application.world.workflows.rerun(task.workflow_id, slow.snapshot.task_id)
+    await application.scene.workflows.terminate(task.workflow_id, "by hand")
+    await application.scene.workflows.rerun(task.workflow_id, slow.snapshot.task_id)
     again = await task.poll()
     key = await application.run(again)
 
     application.late_mark(slow.snapshot)
 
-    await fail(application.world, again)
+    await application.scene.fail(again)
     third = await task.poll()
     assert third.snapshot.retry_count == 2
     assert await application.run(third) == key

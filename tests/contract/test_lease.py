@@ -50,7 +50,9 @@ def server() -> Server:
 
 @pytest.fixture
 async def lease(server: Server) -> AsyncIterator[Lease]:
-    heartbeat = Heartbeat(server.beat, server.look, server.lost, pause_seconds=0.1)
+    heartbeat = Heartbeat(
+        server.beat, server.look, server.lost, pause_seconds=0.1, fraction=lambda: 1.0
+    )
     lease = HeartbeatLease(heartbeat, SystemClock()).start()
     yield lease
     await lease.end()

@@ -11,7 +11,7 @@ from tests.contract.adapters import Factory, parameters
 from tests.contract.lakefs_under_test import MAIN
 from tests.contract.pipelines import TRANSPORTS, TransportWorld
 
-from perago.domain.logical_execution import NO_METADATA, BranchName, RepositoryId
+from perago.domain.lakefs import NO_METADATA, BranchName, RepositoryId
 from perago.ports.errors import (
     BranchMissingError,
     DamagedObjectError,

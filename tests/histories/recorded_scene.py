@@ -17,7 +17,7 @@ from tests.integration.worker_chaos import Chaos
 from tests.integration.worker_scene import WorkerScene, worker_scene
 
 from perago.domain.attempt import AttemptRecord
-from perago.domain.logical_execution import BranchName, CommitId
+from perago.domain.lakefs import BranchName, CommitId
 from perago.ports.conductor import WorkflowRecord
 from perago_servers import ConductorServer, LakefsServer
 

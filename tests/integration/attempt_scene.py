@@ -21,7 +21,7 @@ from perago.app.authoring.task_definition import TaskDefinition
 from perago.app.authoring.workspace_spec import WorkspaceSpec
 from perago.domain.attempt import AttemptStatus
 from perago.domain.fence import FENCE_FILE
-from perago.domain.logical_execution import CommitId, RepositoryId
+from perago.domain.lakefs import CommitId, RepositoryId
 from perago.domain.paths import FENCE_PATH
 from perago.domain.policy import PolicySetting
 from perago.ports.conductor import PollRequest, TerminalUpdate

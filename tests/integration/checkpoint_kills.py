@@ -16,7 +16,7 @@ from tests.integration.worker_scene import RunningWorker, TaskModule, WorkerScen
 
 from perago.domain.checkpoints import CHECKPOINT_BRANCH_PREFIX, CHECKPOINT_FOLDER
 from perago.domain.fence import FENCE_FILE
-from perago.domain.logical_execution import BranchName, CommitId
+from perago.domain.lakefs import BranchName, CommitId
 from perago.domain.paths import FENCE_PATH
 
 STEP_SECONDS = 0.5

@@ -27,7 +27,7 @@ from tests.remedies import PLACEHOLDERS, placeholders_of
 from tests.unit.app.command_line.command_run import Ran
 from tests.unit.remedies.shell import Shell
 
-from perago.domain.logical_execution import BranchName, RepositoryId
+from perago.domain.lakefs import BranchName, RepositoryId
 from perago_servers import LakefsServer
 from perago_servers.go_programs import lakefs_programs
 from perago_servers.http import answers
@@ -256,7 +256,6 @@ class DataOfLakeFS:
                 access_key_id=self._key[0],
                 secret_access_key=self._key[1],
                 namespace_root="local://",
-                pid=started.pid,
-                log=started.log,
+                process=started.process,
                 data=started.directory,
             )

@@ -23,13 +23,7 @@ from tests.integration.fidelity_lakefs_trees import shows_nothing
 
 from perago.domain.commit_metadata import EXPECTED_HEAD
 from perago.domain.fence import FENCE_FILE
-from perago.domain.logical_execution import (
-    BranchName,
-    CommitId,
-    CommitRecord,
-    RepositoryId,
-    TagName,
-)
+from perago.domain.lakefs import BranchName, CommitId, CommitRecord, RepositoryId, TagName
 from perago.domain.outcome import Merged
 from perago.domain.paths import FENCE_PATH
 from perago.ports.installations import LakeFSInstallation

@@ -16,9 +16,9 @@ from tests.integration.fidelity_lakefs import GUARD, Operator, Side
 
 from perago.adapters.memory.installations import RepositoryBuilder, lakefs_installation
 from perago.adapters.memory.lakefs import MemoryLakeFS
-from perago.adapters.memory.merging import Strategy
-from perago.adapters.memory.worker_handle import WorkerHandle
-from perago.domain.logical_execution import BranchName, CommitId, RepositoryId
+from perago.adapters.memory.object_tree import Strategy
+from perago.adapters.memory.system import WorkerHandle
+from perago.domain.lakefs import BranchName, CommitId, RepositoryId
 from perago.ports.errors import RequestRefusedError, ServiceError
 
 

@@ -7,7 +7,7 @@ equal objects, so the machine leaves it out.
 
 from collections.abc import Mapping
 
-from perago.domain.logical_execution import CommitId, RepositoryId
+from perago.domain.lakefs import CommitId, RepositoryId
 from perago.ports.installations import LakeFSInstallation
 
 # Checksum, content type and metadata: two objects of one identity differ in none.

@@ -18,7 +18,7 @@ from tests.integration.worker_scene import RunningWorker, WorkerScene
 
 from perago.app.worker_description import MAX_RESTART_BACKOFF_SECONDS
 from perago.domain.attempt import AttemptRecord, AttemptStatus, WorkflowStatus
-from perago.domain.logical_execution import BranchName
+from perago.domain.lakefs import BranchName
 from perago.ports.errors import ServiceError
 
 SLOTS = 3

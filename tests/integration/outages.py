@@ -19,7 +19,7 @@ from tests.integration.worker_scene import WorkerScene, worker_scene
 from perago.adapters.lakefs.configuration import RouteChoice
 from perago.domain.attempt import WorkflowStatus
 from perago.domain.fence import FENCE_FILE
-from perago.domain.logical_execution import BranchName
+from perago.domain.lakefs import BranchName
 from perago.domain.paths import FENCE_PATH
 from perago_servers import LakefsServer, lakefs_server, s3_store
 

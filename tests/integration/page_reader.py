@@ -11,7 +11,6 @@ from time import monotonic
 
 from perago_servers import ConductorServer, LakefsServer
 from perago_servers.cache import cache_root
-from perago_servers.environment import variables
 from perago_servers.go_programs import lakefs_programs
 
 STARTS_SECONDS, ENDS_SECONDS = 120, 60
@@ -37,8 +36,8 @@ def settings_of(lakefs: LakefsServer, conductor: ConductorServer) -> dict[str, s
         "LAKECTL_SERVER_ENDPOINT_URL": lakefs.endpoint,
         "LAKECTL_CREDENTIALS_ACCESS_KEY_ID": lakefs.access_key_id,
         "LAKECTL_CREDENTIALS_SECRET_ACCESS_KEY": lakefs.secret_access_key,
-        **variables("lakefs", lakefs),
-        **variables("conductor", conductor),
+        **lakefs.variables("lakefs"),
+        **conductor.variables("conductor"),
     }
 
 

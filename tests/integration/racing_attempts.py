@@ -14,8 +14,7 @@ from tests.attempt_worlds import AttemptWorker, Surroundings, attempt_worker
 
 from perago.adapters.memory.conductor_server import MemoryConductor
 from perago.adapters.memory.installations import conductor_installation
-from perago.adapters.memory.system import VirtualClock
-from perago.adapters.memory.worker_handle import WorkerHandle
+from perago.adapters.memory.system import VirtualClock, WorkerHandle
 from perago.adapters.system.host import AsyncioConcurrency, SystemClock, SystemIdentities
 from perago.app.attempt.context import AttemptSettings
 from perago.app.attempt.run_attempt import AttemptReport
@@ -23,7 +22,7 @@ from perago.app.authoring.task_declaration import task
 from perago.app.authoring.task_definition import TaskDefinition
 from perago.app.authoring.workspace_spec import WorkspaceSpec
 from perago.domain.attempt import AttemptRecord, FenceWidth
-from perago.domain.logical_execution import CommitId, RepositoryId
+from perago.domain.lakefs import CommitId, RepositoryId
 from perago.domain.policy import PolicySetting
 from perago.ports.conductor import PollRequest
 from perago.ports.installations import ConductorInstallation, LakeFSInstallation

@@ -23,9 +23,11 @@ from perago.adapters.spark.jars import repository_options
 from perago.adapters.system.host import SystemIdentities
 from perago.app.authoring.task_declaration import load_module_task
 from perago.app.authoring.taskdef import build_taskdef
-from perago.app.fence.install import FenceTools, install_fence
+from perago.app.fence.install import install_fence
+from perago.app.fence.trust import FenceTools
 from perago.domain.attempt import AttemptStatus, WorkflowStatus
-from perago.domain.logical_execution import STAGING_BRANCH_PREFIX, CommitId
+from perago.domain.lakefs import CommitId
+from perago.domain.names import STAGING_BRANCH_PREFIX
 from perago.ports.conductor import WorkflowRecord
 
 ROOT = Path(__file__).parents[2]

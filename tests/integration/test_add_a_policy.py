@@ -15,8 +15,9 @@ PAGE = ROOT / "docs/how-to/add-a-policy.md"
 # The tables of all policies: none of them has to be changed for one more.
 TABLES = ("test_policy.py", "test_promises.py", "test_publication_plan.py")
 LISTED = """\
+from tests.simulation.guarantees import guarantee_table
+
 from perago.app.settings.settings import load_settings
-from perago.domain.guarantees import guarantee_table
 
 print(guarantee_table().splitlines()[0])
 print(load_settings().publication_policy)
@@ -58,7 +59,7 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The source with the page's policy; what the page changes is not in git's index."""
     here = tmp_path_factory.mktemp("exercise")
     leave = shutil.ignore_patterns("__pycache__")
-    for folder in ("src/perago", "tests/unit/domain"):
+    for folder in ("src/perago", "tests/unit/domain", "tests/simulation"):
         shutil.copytree(ROOT / folder, here / folder, ignore=leave)
     _git(here, "init", "-q")
     _git(here, "add", ".")

@@ -13,7 +13,7 @@ from perago.adapters.system.host import SystemClock, SystemIdentities
 from perago.app.inspection.attempts import InspectionTools, Question, gather
 from perago.domain.attempt import AttemptStatus
 from perago.domain.attempt_history import AttemptHistory, CommitRole, how_far
-from perago.domain.logical_execution import staging_branch_name
+from perago.domain.names import staging_branch_name
 from perago.domain.policy import PolicySetting
 from perago.domain.workflow_explanation import Situation, explain_workflow
 from perago.ports.conductor import PollRequest, TerminalUpdate

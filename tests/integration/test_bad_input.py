@@ -9,7 +9,7 @@ from tests.contract.real_lakefs import RealLakeFS
 from tests.integration.attempt_scene import AttemptScene
 
 from perago.domain.attempt import AttemptStatus
-from perago.domain.logical_execution import BranchName
+from perago.domain.lakefs import BranchName
 from perago.domain.policy import PolicySetting
 from perago.ports.installations import ConductorInstallation
 from perago.testing.faults import crash

@@ -10,9 +10,13 @@ from pathlib import Path
 import pytest
 from tests.integration.http_scene import Arrived, ScriptedServer, scripted
 
-from perago.adapters.conductor.client import ConductorClient, ConductorSettings
+from perago.adapters.conductor.client import (
+    ApiRequest,
+    ConductorClient,
+    ConductorSettings,
+    NotConductorError,
+)
 from perago.adapters.conductor.installation import ConductorTaskQueue
-from perago.adapters.conductor.requests import ApiRequest, NotConductorError
 from perago.adapters.http import HttpTerms
 from perago.ports.errors import (
     AccessDeniedError,

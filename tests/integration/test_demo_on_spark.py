@@ -2,7 +2,7 @@
 
 import pytest
 
-from perago.testing.demo.command import SCENES, Scene, narrate, play
+from perago.testing.demo import SCENES, Scene, narrate, play
 
 pytestmark = pytest.mark.spark
 

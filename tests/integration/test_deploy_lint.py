@@ -13,7 +13,7 @@ import pytest
 import yaml
 from tests.integration.document_blocks import BLOCK
 
-from perago_servers.python_wheel import private_environment
+from perago_servers.cache import private_environment
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"

@@ -31,7 +31,7 @@ from tools.peer import peer_environment
 from perago.adapters.filesystem.attempt_directory import LocalAttemptDirectories
 from perago.adapters.system.host import AsyncioConcurrency, SystemClock
 from perago.domain.attempt import AttemptSnapshot, AttemptStatus, ExecutionId
-from perago.domain.logical_execution import BranchName
+from perago.domain.lakefs import BranchName
 from perago.ports.workspace import AttemptMarker
 from perago.testing.contract.conductor_under_test import ConductorUnderTest
 from perago_servers import ConductorServer, LakefsServer

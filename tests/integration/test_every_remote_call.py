@@ -23,7 +23,7 @@ from perago.app.authoring.workspace_spec import WorkspaceSpec
 from perago.domain.attempt import AttemptRecord, AttemptStatus, WorkflowStatus
 from perago.domain.commit_metadata import LOGICAL_TASK_KEY
 from perago.domain.fence import FENCE_FILE
-from perago.domain.logical_execution import CommitId, RepositoryId
+from perago.domain.lakefs import CommitId, RepositoryId
 from perago.domain.paths import FENCE_PATH
 from perago.domain.policy import PolicySetting
 from perago.ports.conductor import PollRequest, TerminalUpdate

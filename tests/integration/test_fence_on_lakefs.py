@@ -10,11 +10,12 @@ from tests.contract.real_lakefs import RealLakeFS, connected
 
 import perago_servers as servers
 from perago.adapters.system.host import SystemIdentities
-from perago.app.fence.trust import WRONG_HEAD, Canary
+from perago.app.fence import trust
+from perago.app.fence.trust import WRONG_HEAD, FenceTools
 from perago.domain.commit_metadata import EXPECTED_HEAD
 from perago.domain.errors import PublicationRefusedError
 from perago.domain.fence import FENCE_FILE
-from perago.domain.logical_execution import BranchName, CommitId, RepositoryId
+from perago.domain.lakefs import BranchName, CommitId, RepositoryId
 from perago.domain.names import CANARY_BRANCH_PREFIX
 from perago.domain.outcome import MergeAnswer, Merged
 from perago.domain.paths import FENCE_PATH
@@ -70,8 +71,8 @@ async def fenced(
 
 
 async def refuses_wrong_head(world: RealLakeFS, repository: RepositoryId, commit: CommitId) -> bool:
-    canary = Canary(branches=world.branches, commits=world.commits, identities=SystemIdentities())
-    return await canary.refuses_wrong_head(repository, commit)
+    tools = FenceTools(world.branches, world.commits, world.objects, SystemIdentities())
+    return await trust.refuses_wrong_head(tools, repository, commit)
 
 
 async def publish(

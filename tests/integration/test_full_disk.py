@@ -12,11 +12,11 @@ from tests.integration.small_disk import DISK_BYTES, is_small, small_disk
 
 from perago.adapters.lakefs.client import LakeFSClient
 from perago.adapters.lakefs.configuration import LakeFSConfiguration, RouteChoice
-from perago.adapters.lakefs.object_bytes import SPLIT_BYTES_MIN
+from perago.adapters.lakefs.object_files import SPLIT_BYTES_MIN
 from perago.adapters.lakefs.objects import LakeFSObjects
 from perago.adapters.system.host import AsyncioConcurrency
 from perago.adapters.workspace.pipeline import LocalCache, LocalWorkspacePipeline
-from perago.domain.logical_execution import CommitId, RepositoryId
+from perago.domain.lakefs import CommitId, RepositoryId
 from perago.ports.errors import LocalDiskError
 from perago.ports.workspace import WorkspaceSource
 from perago_servers import LakefsServer

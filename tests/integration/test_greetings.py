@@ -62,7 +62,8 @@ async def test_a_health_check_tells_the_time_of_the_server() -> None:
     [
         ("200 OK", b"<html>lakeFS</html>", "answered with 200"),
         ("403 Forbidden", b"<html>no</html>", "answered with 403"),
-        ("404 Not Found", b"<html>no</html>", "no lakeFS API"),
+        ("404 Not Found", b"<html>no</html>", r"no lakeFS API.*; expected http\(s\)://HOST"),
+        ("404 Not Found", b'{"message":"No static resource x."}', r"expected http\(s\)://HOST"),
         ("502 Bad Gateway", b"down", "502"),
     ],
 )

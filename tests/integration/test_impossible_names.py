@@ -15,7 +15,7 @@ from perago.adapters.lakefs.client import LakeFSClient
 from perago.adapters.lakefs.configuration import LakeFSConfiguration, RouteChoice
 from perago.adapters.lakefs.installation import open_lakefs
 from perago.adapters.lakefs.objects import LakeFSObjects
-from perago.domain.logical_execution import BranchName, CommitId, RepositoryId, TagName
+from perago.domain.lakefs import BranchName, CommitId, RepositoryId, TagName
 from perago.ports.errors import MissingError
 from perago.ports.installations import ConductorInstallation, LakeFSInstallation
 from perago.ports.objects import ObjectUpload

@@ -13,7 +13,7 @@ from subprocess import CompletedProcess
 from tests.integration import key_spy
 from tests.unprivileged import NOBODY, ReadablePython
 
-from perago.app.worker.processes import HOME_DIRECTORY
+from perago.app.worker.executor_user import HOME_DIRECTORY
 
 LAKEFS_SECRET = "lakefs-secret-of-the-parent"
 CONDUCTOR_SECRET = "conductor-secret-of-the-parent"

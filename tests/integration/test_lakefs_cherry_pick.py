@@ -9,7 +9,7 @@ import pytest
 from tests.contract.lakefs_under_test import MAIN
 from tests.contract.real_lakefs import connected
 
-from perago.domain.logical_execution import BranchName
+from perago.domain.lakefs import BranchName
 from perago.ports.errors import BranchMissingError, ReferenceMissingError
 from perago_servers import LakefsServer
 

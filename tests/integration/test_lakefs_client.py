@@ -19,15 +19,14 @@ import pytest
 from tests.integration.http_scene import Arrived, Script, ScriptedServer, scripted
 
 from perago.adapters.http import HttpTerms
+from perago.adapters.lakefs.answers import Failure, Lost, NotSent, Operation, Refused
 from perago.adapters.lakefs.client import (
     QUESTIONS_MAX,
     ApiRequest,
     FailedRequestError,
     LakeFSClient,
 )
-from perago.adapters.lakefs.configuration import LakeFSConfiguration
-from perago.adapters.lakefs.errors import Failure, Lost, NotSent, Operation, Refused
-from perago.adapters.lakefs.retry import RetryTerms
+from perago.adapters.lakefs.configuration import LakeFSConfiguration, RetryTerms
 from perago.ports.errors import (
     AccessDeniedError,
     OutcomeUnknownError,
@@ -285,8 +284,8 @@ async def test_children_of_one_process_come_back_at_different_moments() -> None:
     program = """
 import asyncio, os, sys
 from perago.adapters.lakefs import client as module
-from perago.adapters.lakefs.configuration import LakeFSConfiguration
-from perago.adapters.lakefs.errors import Operation
+from perago.adapters.lakefs.configuration import LakeFSConfiguration, RetryTerms
+from perago.adapters.lakefs.answers import Operation
 from perago.ports.errors import UnavailableError
 configuration = LakeFSConfiguration(
     endpoint_url="http://127.0.0.1:9", access_key_id="a", secret_access_key="b"
@@ -295,7 +294,7 @@ client = module.LakeFSClient(configuration)
 drawn = []
 def give_up(terms, *, chance, **_):
     drawn.append(chance)
-module.retry.pause_before_repeating = give_up
+RetryTerms.pause_before = give_up
 def fail():
     request = module.ApiRequest("GET", ("config",))
     try:

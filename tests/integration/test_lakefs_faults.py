@@ -17,7 +17,7 @@ from perago.adapters.lakefs.client import LakeFSClient
 from perago.adapters.lakefs.configuration import LakeFSConfiguration
 from perago.adapters.lakefs.installation import LakeFSRepositories
 from perago.domain.fence import FENCE_FILE
-from perago.domain.logical_execution import BranchName, CommitId, RepositoryId, TagName
+from perago.domain.lakefs import BranchName, CommitId, RepositoryId, TagName
 from perago.domain.outcome import Merged, NoAnswer, Relocated
 from perago.domain.paths import FENCE_PATH
 from perago.ports.errors import (

@@ -14,7 +14,7 @@ import pytest_asyncio
 from tests.contract.lakefs_under_test import MAIN
 from tests.contract.real_lakefs import RealLakeFS, connected
 
-from perago.domain.logical_execution import BranchName, RepositoryId
+from perago.domain.lakefs import BranchName, RepositoryId
 from perago.domain.outcome import Merged
 from perago.ports.lakefs import MergeRequest
 from perago_servers import LakefsServer

@@ -10,10 +10,9 @@ from pathlib import Path
 import pytest
 
 from perago.adapters.http import HttpTerms
-from perago.adapters.lakefs.answers import storage_terms
+from perago.adapters.lakefs.answers import Operation, storage_terms
 from perago.adapters.lakefs.client import ApiRequest, LakeFSClient
 from perago.adapters.lakefs.configuration import LakeFSConfiguration
-from perago.adapters.lakefs.errors import Operation
 from perago.ports.errors import UnavailableError
 from perago_servers import LakefsServer
 

@@ -24,7 +24,8 @@ from tests.integration.transfer_scene import (
     transfer_bench,
 )
 
-from perago.adapters.lakefs.object_bytes import LARGE_STREAMS_ENOUGH, RANGE_BYTES, SPLIT_BYTES_MIN
+from perago.adapters.lakefs.configuration import RouteChoice
+from perago.adapters.lakefs.object_files import LARGE_STREAMS_ENOUGH, RANGE_BYTES, SPLIT_BYTES_MIN
 from perago.ports.errors import LocalDiskError
 from perago.ports.objects import FetchOrder, ObjectEntry, ObjectUpload
 
@@ -258,3 +259,18 @@ async def test_a_range_that_stalls_never_answers_another_request(tmp_path: Path)
         bench.lakefs.downloading = None
         assert await bench.fetch(bench.order("y")) == [b"public"]
         assert (await bench.upload("z", b"sent")).checksum == md5_of(b"sent")
+
+
+async def test_a_file_that_is_cut_while_it_leaves_says_nothing_of_lakefs(tmp_path: Path) -> None:
+    """No answer comes, and yet the outcome is known: the file cannot be sent."""
+
+    async def cuts(arrived: Arrived) -> bool:
+        os.truncate(tmp_path / "s-x", 0)
+        await arrived.read_body()
+        return False
+
+    async with transfer_bench(tmp_path, route=RouteChoice.API) as bench:
+        bench.lakefs.uploading = cuts
+        with pytest.raises(LocalDiskError, match="became shorter while it was uploaded"):
+            await bench.upload("x", bytes(64 * MIB))
+        assert bench.lakefs.asked == ["POST /branches/main/objects"]

@@ -15,11 +15,11 @@ from tests.unit.app.attempt.fault_world import TASK, FaultWorld
 
 from perago.adapters.lakefs.block_store import MULTIPART_BYTES_MIN
 from perago.adapters.lakefs.configuration import RouteChoice
-from perago.adapters.memory.transport import MemoryTransport
+from perago.adapters.memory.lakefs_ports import MemoryTransport
 from perago.adapters.system.host import SystemClock
 from perago.adapters.workspace.pipeline import LocalWorkspacePipeline
 from perago.domain.attempt import AttemptStatus
-from perago.domain.logical_execution import BranchName, RepositoryId
+from perago.domain.lakefs import BranchName, RepositoryId
 from perago.domain.policy import PolicySetting
 from perago.ports.objects import (
     Fetched,

@@ -11,11 +11,10 @@ from tests.contract.lakefs_under_test import MAIN
 from tests.contract.real_lakefs import RealLakeFS, connected
 
 from perago.adapters.system.host import SystemClock, SystemIdentities
-from perago.app.fence.install import FenceChange, FenceTools, install_fence
-from perago.app.fence.trust import Canary
-from perago.app.fence.verify import FenceVerdict, ProtectedMerge, verify_fence
+from perago.app.fence.install import FenceChange, install_fence
+from perago.app.fence.trust import FenceTools, FenceVerdict, ProtectedMerge, verify_fence
 from perago.domain.fence import FENCE_FILE, FENCE_FILE_1, FenceState
-from perago.domain.logical_execution import BranchName, CommitId, RepositoryId, TagName
+from perago.domain.lakefs import BranchName, CommitId, RepositoryId, TagName
 from perago.domain.names import CANARY_BRANCH_PREFIX
 from perago.domain.paths import FENCE_PATH
 from perago.ports.errors import RequestRefusedError
@@ -92,8 +91,7 @@ def tools_of(world: RealLakeFS) -> FenceTools:
 
 
 async def verified(world: RealLakeFS, repository: RepositoryId) -> FenceVerdict:
-    canary = Canary(branches=world.branches, commits=world.commits, identities=SystemIdentities())
-    return await verify_fence(tools_of(world), canary, SystemClock(), repository, MAIN)
+    return await verify_fence(tools_of(world), SystemClock(), repository, MAIN)
 
 
 async def test_a_private_branch_is_not_merged_by_hand(world: RealLakeFS) -> None:

@@ -17,7 +17,7 @@ from perago.adapters.system.host import AsyncioConcurrency
 from perago.app.connections import Connections, LakeFSConnection
 from perago.app.container import Container, open_lakefs
 from perago.app.pipeline_parts import open_part_work
-from perago.domain.logical_execution import CommitId, RepositoryId
+from perago.domain.lakefs import CommitId, RepositoryId
 from perago.ports.installations import LakeFSInstallation
 from perago.ports.objects import FetchOrder, ObjectEntry
 from perago.ports.workspace import WorkspaceSource

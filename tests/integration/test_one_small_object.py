@@ -24,7 +24,7 @@ import perago
 from perago.adapters.memory.system import RecordingProgress
 from perago.adapters.system.host import AsyncioConcurrency, SystemClock
 from perago.adapters.workspace.pipeline import LocalWorkspacePipeline, TransferListener
-from perago.domain.logical_execution import CommitId
+from perago.domain.lakefs import CommitId
 from perago.ports.objects import ObjectEntry, ObjectPage
 from perago.ports.workspace import WorkspaceSource
 

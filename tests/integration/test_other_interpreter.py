@@ -19,13 +19,12 @@ from tests.integration.page_reader import OTHER_TASK, SCRIPTS, Reader, settings_
 from perago.adapters.system.host import SystemClock
 from perago.app.settings.settings import load_settings
 from perago.app.worker.executor import ExecutorProgram
-from perago.app.worker.process_body import ProcessBody, ProcessBodySettings
-from perago.app.worker.processes import executor_python_of
+from perago.app.worker.executor_user import executor_python_of
+from perago.app.worker.process_body import ProcessBody
 from perago.domain.attempt import AttemptSnapshot, AttemptStatus, ExecutionId
 from perago.ports.task_body import BodyCall, BodyReturned
 from perago_servers import ConductorServer, LakefsServer
-from perago_servers.cache import cache_root, locked
-from perago_servers.python_wheel import private_environment
+from perago_servers.cache import cache_root, locked, private_environment
 
 OLDER = "2.12.0"
 TASK = """
@@ -79,8 +78,7 @@ async def test_task_code_meets_only_what_its_own_environment_has(tmp_path: Path)
     workspace.mkdir()
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
     program = ExecutorProgram(("where_task",), environment, python=executor_python_of(chosen))
-    settings = ProcessBodySettings(program, slots=1)
-    body = ProcessBody(settings, SystemClock())
+    body = ProcessBody(program, SystemClock())
     try:
         await body.start()
         async with asyncio.timeout(60):

@@ -14,15 +14,14 @@ from pathlib import Path
 
 import pytest
 from tests.integration.chromium import Chromium, chromium
-from tests.kit_cases import counting_task
+from tests.kit_cases import counting_task, hostile_scene
 from tests.unit.app.inspection.test_history_page import thousand_attempts
 
-from perago.app.inspection.history_page import page_of as page_of_history
-from perago.app.page.model import PageView
+from perago.app.inspection.watcher import page_of as page_of_history
+from perago.app.page.model import PageView, SceneView
 from perago.app.page.page_server import LOOPBACK, Shown, page_server
 from perago.testing import crash, foreign_commit, sequence
-from perago.testing.dev.scenes import DevRequest, run_scenes
-from perago.testing.dev.story_page import page_of
+from perago.testing.dev import DevRequest, run_scene
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(180)]
 HOSTILE = "<img src=x onerror=\"document.title='stolen'\"><script>document.title='stolen'</script>"
@@ -64,9 +63,9 @@ OVERLAPS = """(() => {
 
 
 @pytest.fixture(scope="module")
-def scenes() -> list[dict[str, object]]:
+def scenes() -> list[SceneView]:
     """One crash, one foreign commit, both policies side by side."""
-    found: list[dict[str, object]] = []
+    found: list[SceneView] = []
     for policy in ("settled", "head-parent"):
         clean, _ = counting_task()
         request = DevRequest(
@@ -76,7 +75,7 @@ def scenes() -> list[dict[str, object]]:
             workflow_input={"params": {"clean": {}}},
             faults=[crash(after="merge"), foreign_commit(after="complete", attempt=2)],
         )
-        found.append(asyncio.run(run_scenes(request, policy)))
+        found.append(asyncio.run(run_scene(request, policy)).scene)
     return found
 
 
@@ -108,28 +107,14 @@ def served(shown: Shown) -> Generator[str]:
         thread.join()
 
 
-def dev_page(scenes: list[dict[str, object]]) -> PageView:
-    return page_of({"title": "perago dev workflow.json", "scenes": scenes}, live=False)
+def dev_page(scenes: list[SceneView]) -> PageView:
+    return PageView("perago dev workflow.json", tuple(scenes), live=False)
 
 
 def test_the_page_shows_both_policies_and_runs_no_hostile_text(
-    browser: Chromium, scenes: list[dict[str, object]]
+    browser: Chromium, scenes: list[SceneView]
 ) -> None:
-    event: dict[str, object] = {"kind": "output", "text": HOSTILE, "facts": {HOSTILE: HOSTILE}}
-    commit = {"id": HOSTILE, "kind": "staged", "message": HOSTILE, "tags": [HOSTILE]}
-    attempt = {"reference": HOSTILE, "number": 1, "worker": HOSTILE, "reason": HOSTILE}
-    story = {
-        "workflows": [{"name": HOSTILE, "rows": [{"reference": HOSTILE, "status": HOSTILE}]}],
-        "attempts": [{**attempt, "events": [event]}],
-        "repositories": [{"name": HOSTILE, "branches": [{"name": "main", "commits": [commit]}]}],
-    }
-    hostile: dict[str, object] = {
-        "title": HOSTILE,
-        "policy": HOSTILE,
-        "broken": [HOSTILE],
-        "story": story,
-    }
-    with served(Shown(dev_page([*scenes, hostile]))) as url:
+    with served(Shown(dev_page([*scenes, hostile_scene(HOSTILE)]))) as url:
         browser.open(url)
         browser.evaluate("[...document.querySelectorAll('.row')].at(-1).click()")
         text = browser.evaluate("document.body.innerText")
@@ -146,7 +131,7 @@ def test_the_page_shows_both_policies_and_runs_no_hostile_text(
 
 
 def test_the_page_can_be_pictured_and_nothing_lies_on_anything(
-    browser: Chromium, scenes: list[dict[str, object]], tmp_path: Path
+    browser: Chromium, scenes: list[SceneView], tmp_path: Path
 ) -> None:
     picture = Path(os.environ.get("PERAGO_PICTURE", tmp_path / "page.png")).absolute()
     browser.resize(1500, 950)
@@ -160,7 +145,7 @@ def test_the_page_can_be_pictured_and_nothing_lies_on_anything(
             assert browser.evaluate("document.body.scrollWidth <= innerWidth"), width
 
 
-def test_light_and_dark_are_two_pages(browser: Chromium, scenes: list[dict[str, object]]) -> None:
+def test_light_and_dark_are_two_pages(browser: Chromium, scenes: list[SceneView]) -> None:
     def colours() -> tuple[str, str]:
         style = "getComputedStyle(document.body)"
         found = browser.evaluate(f"[{style}.backgroundColor, {style}.color]")
@@ -175,7 +160,7 @@ def test_light_and_dark_are_two_pages(browser: Chromium, scenes: list[dict[str, 
     assert dark == ("rgb(18, 23, 28)", "rgb(227, 233, 239)")
 
 
-def test_everything_is_reached_by_keys(browser: Chromium, scenes: list[dict[str, object]]) -> None:
+def test_everything_is_reached_by_keys(browser: Chromium, scenes: list[SceneView]) -> None:
     with served(Shown(dev_page(scenes[:1]))) as url:
         browser.open(url)
         browser.evaluate("document.querySelector('.list').focus()")
@@ -197,7 +182,7 @@ def test_everything_is_reached_by_keys(browser: Chromium, scenes: list[dict[str,
         assert "published" in browser.evaluate("document.activeElement.innerText")
 
 
-def test_a_shortened_id_is_copied_whole(browser: Chromium, scenes: list[dict[str, object]]) -> None:
+def test_a_shortened_id_is_copied_whole(browser: Chromium, scenes: list[SceneView]) -> None:
     with served(Shown(dev_page(scenes[:1]))) as url:
         browser.open(url)
         button = "document.querySelector('.workflow button.id')"
@@ -234,15 +219,15 @@ def _first_draw(browser: Chromium, url: str) -> float:
 
 
 def test_the_page_follows_and_stops_when_the_workflow_has_ended(
-    browser: Chromium, scenes: list[dict[str, object]]
+    browser: Chromium, scenes: list[SceneView]
 ) -> None:
-    shown = Shown(page_of({"title": "t", "scenes": scenes[:1]}, live=True))
+    shown = Shown(PageView("t", tuple(scenes[:1]), live=True))
     entries = "performance.getEntriesByType('resource')"
     asked = f"{entries}.filter((each) => each.name.endsWith('.json')).length"
     with served(shown) as url:
         browser.open(url)
         browser.evaluate("document.querySelector('.row').click()")
-        shown.update(page_of({"title": "t", "scenes": scenes}, live=False))
+        shown.update(PageView("t", tuple(scenes), live=False))
         browser.wait_for("document.querySelectorAll('.scene').length === 2")
         assert "clean attempt 1" in browser.evaluate("document.querySelector('.details').innerText")
         number = browser.evaluate(asked)

@@ -10,7 +10,7 @@ from http.client import HTTPConnection
 import pytest
 
 from perago.app.command_line.reporting import CommandUsageError
-from perago.app.command_line.serve_page import serve_until_interrupted
+from perago.app.command_line.watch import serve_until_interrupted
 from perago.app.page.model import PageView
 from perago.app.page.page_server import (
     HEADERS,

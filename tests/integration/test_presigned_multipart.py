@@ -13,7 +13,7 @@ from perago.adapters.lakefs.block_store import MULTIPART_BYTES_MIN, PART_BYTES
 from perago.adapters.lakefs.client import LakeFSClient
 from perago.adapters.lakefs.configuration import LakeFSConfiguration, RouteChoice
 from perago.adapters.lakefs.objects import LakeFSObjects
-from perago.domain.logical_execution import RepositoryId
+from perago.domain.lakefs import RepositoryId
 from perago.ports.errors import OutcomeUnknownError
 from perago.ports.objects import FetchOrder, ObjectEntry, ObjectUpload
 from perago.testing.contract.cutting_proxy import cutting_proxy

@@ -11,7 +11,7 @@ from perago.app.authoring.workspace_spec import WorkspaceSpec
 from perago.domain.commit_metadata import LOGICAL_TASK_KEY
 from perago.domain.errors import PublishFenceError, StaleAttemptError
 from perago.domain.fence import FENCE_FILE
-from perago.domain.logical_execution import CommitId, CommitRecord, RepositoryId
+from perago.domain.lakefs import CommitId, CommitRecord, RepositoryId
 from perago.domain.paths import FENCE_PATH
 from perago.domain.policy import PolicySetting
 

@@ -14,7 +14,7 @@ from perago.app.authoring.task_definition import (
 )
 from perago.app.authoring.taskdef import build_taskdef
 from perago.app.authoring.workspace_spec import WorkspaceSpec
-from perago.app.command_line.register import register_taskdefs
+from perago.app.command_line.definitions import register_taskdefs
 from perago.app.connections import ConductorConnection
 from perago.app.container import open_conductor
 from perago_servers import ConductorServer

@@ -19,10 +19,10 @@ from tests.unit.remedies.shell import filled
 
 from perago.domain.attempt import WorkflowStatus
 from perago.domain.error_codes import error_codes
-from perago.domain.logical_execution import BranchName, TagName
+from perago.domain.lakefs import BranchName, TagName
 from perago.domain.outcome import RefusedByHook
-from perago.testing.contract.conductor_under_test import start_one_task
-from perago.testing.contract.lakefs_under_test import REFUSING_FILE, build_scene
+from perago.testing.contract.conductor_under_test import ConductorScene
+from perago.testing.contract.lakefs_under_test import REFUSING_FILE, Scene
 from perago_servers import ConductorServer, LakefsServer
 from perago_servers.go_programs import lakefs_programs
 
@@ -44,6 +44,10 @@ LAKECTL = {
     "lakectl commit lakefs://REPO/BRANCH -m MESSAGE": "kept-by-hand",
     "lakectl branch reset lakefs://REPO/BRANCH": "",
     "lakectl branch delete lakefs://REPO/RUN_BRANCH": "",
+    # The last ones, because a protected branch refuses the commit and the reset above.
+    "lakectl branch-protect add lakefs://REPO BRANCH": "",
+    "lakectl branch-protect list lakefs://REPO": "main",
+    "lakectl branch-protect delete lakefs://REPO 'RULE'": "",
 }
 ASKS_FIRST = ("lakectl branch reset", "lakectl branch delete")
 CURL = {
@@ -89,7 +93,7 @@ async def test_lakectl_knows_what_remedies_ask_of_it(
         "LAKECTL_CREDENTIALS_SECRET_ACCESS_KEY": lakefs_server.secret_access_key,
     }
     async with connected(lakefs_server) as world:
-        scene = await build_scene(world, {"_lakefs_actions/other.yaml": REFUSING_FILE})
+        scene = await Scene.build(world, {"_lakefs_actions/other.yaml": REFUSING_FILE})
         assert isinstance(await scene.merge(), RefusedByHook)
         ref = scene.input_ref
         key, run_branch = "of-a-run", BranchName("perago-run-of-a-run")
@@ -106,6 +110,7 @@ async def test_lakectl_knows_what_remedies_ask_of_it(
             "PUBLISHED": ref,
             "RUN_BRANCH": run_branch,
             "KEY": key,
+            "RULE": "main",
         }
         for command, expected in LAKECTL.items():
             typed = filled(command, names)
@@ -120,7 +125,7 @@ async def test_lakectl_knows_what_remedies_ask_of_it(
 async def test_curl_reads_and_ends_a_workflow(conductor_server: ConductorServer) -> None:
     variables = {"PERAGO_CONDUCTOR": conductor_server.api_url}
     async with connected_to_conductor(conductor_server) as world:
-        workflow, _ = await start_one_task(world)
+        workflow, _ = await ConductorScene(world).start_one_task()
         for command, expected in CURL.items():
             assert expected in await ran(filled(command, {"WORKFLOW": workflow}), variables)
         ended = await world.workflows.read(workflow)

@@ -10,7 +10,7 @@ from tests.integration.attempt_scene import AttemptScene
 
 from perago.adapters.system.host import SystemIdentities
 from perago.app.authoring.workspace_spec import WorkspaceSpec
-from perago.app.fence.trust import Canary
+from perago.app.fence.trust import FenceTools, refuses_wrong_head
 from perago.domain.fence import FENCE_FILE
 from perago.domain.paths import FENCE_PATH
 from perago.domain.policy import PolicySetting
@@ -45,8 +45,8 @@ async def test_a_body_that_deletes_everything_leaves_the_fence_working(
     published = await scene.completed()
 
     assert await scene.files() == {FENCE_PATH: FENCE_FILE}
-    canary = Canary(branches=lakefs.branches, commits=lakefs.commits, identities=SystemIdentities())
-    assert await canary.refuses_wrong_head(scene.repository, published)
+    tools = FenceTools(lakefs.branches, lakefs.commits, lakefs.objects, SystemIdentities())
+    assert await refuses_wrong_head(tools, scene.repository, published)
 
 
 @pytest.mark.parametrize("policy", POLICIES, ids=str)

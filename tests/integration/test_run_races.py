@@ -13,18 +13,17 @@ from tests.contract.real_lakefs import RealLakeFS
 
 from perago.adapters.memory.conductor_server import MemoryConductor
 from perago.adapters.memory.installations import conductor_installation
-from perago.adapters.memory.system import VirtualClock
-from perago.adapters.memory.worker_handle import WorkerHandle
+from perago.adapters.memory.system import VirtualClock, WorkerHandle
 from perago.adapters.system.host import AsyncioConcurrency, SystemClock, SystemIdentities
 from perago.app.attempt.context import AttemptSettings
 from perago.app.authoring.task_declaration import task, task_of
 from perago.app.authoring.workspace_spec import WorkspaceSpec
 from perago.app.runs.built_in import BUILT_IN
-from perago.app.runs.models import FinishResult
+from perago.app.runs.finish import FinishResult
 from perago.domain.attempt import AttemptStatus, WorkflowStatus
 from perago.domain.commit_metadata import RUN, RUN_TASKS
 from perago.domain.fence import FENCE_FILE
-from perago.domain.logical_execution import CommitId, RepositoryId
+from perago.domain.lakefs import CommitId, RepositoryId
 from perago.domain.paths import FENCE_PATH
 from perago.ports.installations import ConductorInstallation
 

@@ -18,12 +18,13 @@ from tests.run_cases import (
 
 from perago.adapters.system.host import SystemClock, SystemIdentities
 from perago.app.authoring.taskdef import build_taskdef
-from perago.app.fence.install import FenceTools, install_fence
+from perago.app.fence.install import install_fence
+from perago.app.fence.trust import FenceTools
 from perago.app.inspection.attempts import InspectionTools, Question, gather
 from perago.app.runs.built_in import BUILT_IN
 from perago.domain.attempt import WorkflowStatus
 from perago.domain.commit_metadata import RUN, RUN_TASKS
-from perago.domain.logical_execution import CommitId
+from perago.domain.lakefs import CommitId
 from perago.domain.workflow_explanation import explain_workflow
 from perago.testing import PeragoEnvironment
 from perago.testing.remote_servers import LEASE_SECONDS, RealServers, RemoteServers

@@ -1,10 +1,13 @@
 """The servers of the tests themselves: real ones, each reachable, each with its own data."""
 
 import os
+import re
 import shutil
+import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import ExitStack
 from http import HTTPStatus
 from pathlib import Path
@@ -100,6 +103,50 @@ def test_a_server_dies_with_the_run_that_started_it() -> None:
     pid, _, log = lines[-1].removeprefix("# lakefs: pid ").strip().partition(", log ")
     assert is_gone(int(pid))
     shutil.rmtree(Path(log).parent)
+
+
+def killed(command: Sequence[str], ready: str, server: str, folder: Path) -> tuple[int, str]:
+    """Kill a server under the command that runs it: the command's exit code, and what it said."""
+    output = folder / "output"
+    with output.open("wb") as both:
+        tool = subprocess.Popen([sys.executable, *command], cwd=ROOT, stdout=both, stderr=both)
+    try:
+        deadline = time.monotonic() + STARTS_SECONDS
+        while ready not in output.read_text():
+            assert tool.poll() is None, output.read_text()
+            assert time.monotonic() < deadline, output.read_text()
+            time.sleep(0.05)  # noqa: TID251 - another process's clock, not ours
+        found = re.search(rf"{server}: pid (\d+), log (.+)", output.read_text())
+        assert found is not None
+        os.kill(int(found[1]), signal.SIGKILL)
+        code = tool.wait(GONE_SECONDS)
+    finally:
+        tool.kill()
+        tool.wait()
+    assert Path(found[2]).exists(), "the log is kept"
+    shutil.rmtree(Path(found[2]).parent)
+    return code, output.read_text()
+
+
+@pytest.mark.lakefs
+def test_the_tool_says_which_server_has_ended(tmp_path: Path) -> None:
+    command = ["-m", "perago_servers", "up", "lakefs", "toxiproxy"]
+    code, said = killed(command, "# ready; Ctrl-C stops\n", "# lakefs", tmp_path)
+    assert code == 1
+    assert "lakefs is not running any more: the process ended with -9; its directory" in said
+    assert "lakeFS" in said.rpartition("--- last 40 lines of ")[2], "the end of its log"
+
+
+@pytest.mark.lakefs
+@pytest.mark.conductor
+@pytest.mark.parametrize("server", ["lakeFS", "Conductor"])
+def test_perago_servers_says_which_server_has_ended(tmp_path: Path, server: str) -> None:
+    command = [str(Path(sys.executable).with_name("perago")), "servers", "up"]
+    code, said = killed(command, "ready; Ctrl-C stops both", server, tmp_path)
+    assert code == 1
+    assert f"{server} is not running any more: the process ended with -9; its directory" in said
+    assert "--- last 40 lines of " in said
+    assert "PRG-X005" in said
 
 
 # Of all tests that are marked so, two are enough to see that they ask the servers which are up.

@@ -13,7 +13,7 @@ from tests.spark_bodies import WORK, call_of
 from perago.adapters.system.host import SystemClock
 from perago.app.telemetry.listeners import BodyObserver
 from perago.app.worker.executor import ExecutorProgram
-from perago.app.worker.process_body import ProcessBody, ProcessBodySettings
+from perago.app.worker.process_body import ProcessBody
 from perago.app.worker.thread_body import ThreadBody
 from perago.domain.attempt import ExecutionId
 from perago.ports.task_body import BodyCall, BodyReturned, BodyStopped
@@ -43,8 +43,8 @@ async def test_one_jvm_serves_an_executor_and_dies_with_it(tmp_path: Path) -> No
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PERAGO_SPARK_MASTER": "local[1]"}
     environment["PERAGO_SPARK_CONF_spark_driver_bindAddress"] = "127.0.0.1"
     environment["PERAGO_SPARK_CONF_spark_driver_host"] = "127.0.0.1"
-    program = ExecutorProgram(("tests.spark_bodies:WORK",), environment)
-    body = ProcessBody(ProcessBodySettings(program), SystemClock())
+    program = ExecutorProgram(("tests.spark_bodies",), environment)
+    body = ProcessBody(program, SystemClock())
     try:
         await body.start()
         outcomes = [

@@ -10,8 +10,7 @@ from tests.spark_scene import SparkStage, play_refused_and_passed
 
 from perago.adapters.memory.conductor_server import MemoryConductor
 from perago.adapters.memory.installations import conductor_installation
-from perago.adapters.memory.system import VirtualClock
-from perago.adapters.memory.worker_handle import WorkerHandle
+from perago.adapters.memory.system import VirtualClock, WorkerHandle
 from perago.app.authoring.guardrails import require_glob
 from perago.app.authoring.task_declaration import task, task_of
 from perago.app.authoring.workspace_spec import WorkspaceSpec

@@ -20,14 +20,14 @@ from tests.executor_killer import executor_killer
 from tests.integration.spark_flow_scene import descendants
 from tests.integration.worker_scene import process_file
 
-from perago.adapters.spark.parts import OpenPartWork, PartDown, PartUp, PartWork
+from perago.adapters.spark.parts import OpenPartWork, PartWork
 from perago.adapters.spark.session import SparkConfiguration
 from perago.adapters.spark.workspace_pipeline import SparkWorkspacePipeline
 from perago.adapters.system.host import AsyncioConcurrency
 from perago.app.connections import LakeFSConnection
 from perago.app.container import open_lakefs
 from perago.app.pipeline_parts import open_part_work
-from perago.domain.logical_execution import BranchName, RepositoryId, StagedReference
+from perago.domain.lakefs import BranchName, RepositoryId, StagedReference
 from perago.domain.paths import md5_of_checksum
 from perago.ports.workspace import StagingArea, TransferCounts, WorkspaceSource
 from perago_servers import LakefsServer
@@ -213,13 +213,14 @@ def in_halves(open_work: OpenPartWork, between: Callable[[str], None]) -> OpenPa
 
     def opened() -> PartWork:
         work = open_work()
-        down = SimpleNamespace(
-            list_range=work.down.list_range, fetch=halved(work.down.fetch, "fetch")
+        interrupted = SimpleNamespace(
+            list_range=work.list_range,
+            fetch=halved(work.fetch, "fetch"),
+            write=halved(work.write, "write"),
+            changes=work.changes,
+            check=work.check,
         )
-        up = SimpleNamespace(
-            changes=work.up.changes, check=work.up.check, write=halved(work.up.write, "write")
-        )
-        return PartWork(cast("PartDown", down), work.scan, cast("PartUp", up))
+        return cast("PartWork", interrupted)
 
     return opened
 

@@ -10,7 +10,7 @@ import pytest
 
 from perago.adapters.spark.session import SparkConfiguration
 from perago.adapters.spark.workspace import SparkCall, open_workspace
-from perago.domain.logical_execution import CommitId, RepositoryId
+from perago.domain.lakefs import CommitId, RepositoryId
 from perago.ports.workspace import SparkRoots
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("any_master")]

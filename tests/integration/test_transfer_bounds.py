@@ -15,7 +15,7 @@ import pytest
 from perago.adapters.lakefs.client import LakeFSClient
 from perago.adapters.lakefs.configuration import LakeFSConfiguration, RouteChoice
 from perago.adapters.lakefs.objects import LakeFSObjects
-from perago.domain.logical_execution import RepositoryId
+from perago.domain.lakefs import RepositoryId
 from perago.ports.objects import FetchOrder, ObjectEntry
 
 REPOSITORY = RepositoryId("repository")

@@ -12,12 +12,11 @@ from tests.contract.lakefs_under_test import MAIN
 from tests.contract.real_lakefs import RealLakeFS, connected
 
 from perago.adapters.lakefs.client import LakeFSClient
-from perago.adapters.lakefs.configuration import LakeFSConfiguration, RouteChoice
+from perago.adapters.lakefs.configuration import LakeFSConfiguration, RetryTerms, RouteChoice
 from perago.adapters.lakefs.objects import LakeFSObjects
-from perago.adapters.lakefs.retry import RetryTerms
 from perago.adapters.system.host import AsyncioConcurrency
 from perago.adapters.workspace.pipeline import LocalWorkspacePipeline
-from perago.domain.logical_execution import BranchName, CommitId, RepositoryId, StagedReference
+from perago.domain.lakefs import BranchName, CommitId, RepositoryId, StagedReference
 from perago.ports.errors import ServiceError
 from perago.ports.workspace import StagingArea, WorkspaceSource
 from perago_servers import LakefsServer, Proxy, ToxiproxyServer

@@ -21,7 +21,7 @@ from tests.integration.transfer_scene import (
 )
 
 from perago.adapters.http import HttpTerms
-from perago.adapters.lakefs.object_bytes import RANGE_BYTES, SPLIT_BYTES_MIN
+from perago.adapters.lakefs.object_files import RANGE_BYTES, SPLIT_BYTES_MIN
 from perago.ports.asking import RepeatedRequest, Repetitions, heard_by
 from perago.ports.errors import (
     DamagedObjectError,

@@ -15,7 +15,7 @@ import pytest
 from tests.documented_commands import page_lines
 
 from perago import __version__
-from perago_servers.python_wheel import private_environment
+from perago_servers.cache import private_environment
 
 ROOT = Path(__file__).parents[2]
 BUILDER = "hatchling==1.33.0"

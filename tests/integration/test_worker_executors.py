@@ -17,18 +17,18 @@ from tests.contract.task_bodies import body_environment, call_of, process_body
 from perago.adapters.system.host import SystemClock
 from perago.app.telemetry.listeners import BodyObserver
 from perago.app.worker.executor import (
-    ExecutorListener,
     ExecutorProgram,
     ExecutorStartError,
+    executor_environment,
     start_executor,
 )
-from perago.app.worker.executor_process import (
+from perago.app.worker.process_body import ProcessBody
+from perago.app.worker.processes import (
     EXECUTOR_VARIABLE,
+    all_processes,
     end_left_programs,
-    executor_environment,
+    environment_of,
 )
-from perago.app.worker.process_body import ProcessBody, ProcessBodySettings
-from perago.app.worker.processes import all_processes, environment_of
 from perago.domain.hand_back import Cause
 from perago.ports.task_body import BodyCall, BodyReturned, BodyStopped
 
@@ -68,7 +68,7 @@ def is_alive(pid: int) -> bool:
 
 async def test_an_executor_runs_every_task_of_a_module() -> None:
     program = ExecutorProgram(["examples.fork_join.regions"], body_environment())
-    body = ProcessBody(ProcessBodySettings(program, slots=1), SystemClock())
+    body = ProcessBody(program, SystemClock())
     try:
         await body.start()
         call = replace(call_of("nothing"), task_name="regions.add", params={"north": 1, "south": 2})
@@ -268,7 +268,7 @@ async def test_what_a_body_says_carries_its_execution_and_is_known_before_its_en
 
 async def test_a_module_that_cannot_be_imported_stops_the_start() -> None:
     program = ExecutorProgram(("no_such_module_of_tasks",), body_environment())
-    body = ProcessBody(ProcessBodySettings(program, slots=2), SystemClock())
+    body = ProcessBody(program, SystemClock(), slots=2)
     with pytest.raises(ExecutorStartError, match="No module named 'no_such_module_of_tasks'"):
         await body.start()
     await body.close()
@@ -282,12 +282,11 @@ def open_files() -> int:
 async def test_a_start_that_the_machine_refuses_leaves_no_file_open(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    listener = ExecutorListener(frame=print, line=print)
     monkeypatch.setattr(sys, "executable", "/no/such/interpreter")
     before = open_files()
     for _ in range(3):
         with pytest.raises(OSError, match="no/such/interpreter"):
-            await start_executor(ExecutorProgram((), {}), listener)
+            await start_executor(ExecutorProgram((), {}), take=print, line=print)
     assert open_files() == before
 
 
@@ -299,10 +298,8 @@ async def test_an_executor_has_no_key() -> None:
         "A_COPY": "key=hunter2secret",
     }
     environment = executor_environment(given, {"hunter2secret"})
-    settings = ProcessBodySettings(
-        ExecutorProgram(("tests.contract.body_tasks:OBEY",), environment)
-    )
-    body = ProcessBody(settings, SystemClock())
+    program = ExecutorProgram(("tests.contract.body_tasks",), environment)
+    body = ProcessBody(program, SystemClock())
     await body.start()
     try:
         assert await body.run(call_of("environment")) == BodyReturned({"number": 0})

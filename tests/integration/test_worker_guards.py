@@ -9,7 +9,7 @@ from tests.contract.lakefs_under_test import MAIN
 from tests.integration.worker_scene import WorkerScene
 
 from perago.domain.attempt import AttemptStatus, WorkflowStatus
-from perago.domain.logical_execution import BranchName
+from perago.domain.lakefs import BranchName
 from perago_servers import ToxiproxyServer
 
 pytestmark = [pytest.mark.lakefs, pytest.mark.conductor]

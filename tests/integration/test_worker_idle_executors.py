@@ -16,12 +16,12 @@ from tests.contract.task_bodies import MODULES, body_environment
 from perago.adapters.memory.conductor_server import MemoryConductor
 from perago.adapters.memory.installations import conductor_installation, lakefs_installation
 from perago.adapters.memory.lakefs import MemoryLakeFS
-from perago.adapters.memory.worker_handle import WorkerHandle
+from perago.adapters.memory.system import WorkerHandle
 from perago.adapters.system.host import AsyncioConcurrency, SystemClock, SystemIdentities
 from perago.app.attempt.context import AttemptSettings
 from perago.app.worker.executor import ExecutorProgram
 from perago.app.worker.polling import CircuitBreaker, PolledType, ServiceGate
-from perago.app.worker.process_body import ProcessBody, ProcessBodySettings
+from perago.app.worker.process_body import ProcessBody
 from perago.app.worker.worker import Worker, WorkerEnd, WorkerParts
 from perago.domain.attempt import WorkflowStatus
 from perago.ports.installations import ConductorInstallation
@@ -33,8 +33,8 @@ RESPONSE_SECONDS = 3
 def worker_of(conductor: ConductorInstallation, root: Path) -> tuple[Worker, ProcessBody]:
     """A worker of the suite's task, with executor processes."""
     clock = SystemClock()
-    settings = ProcessBodySettings(ExecutorProgram(MODULES, body_environment()), slots=SLOTS)
-    bodies = ProcessBody(settings, clock)
+    program = ExecutorProgram(MODULES, body_environment())
+    bodies = ProcessBody(program, clock, slots=SLOTS)
     lakefs = lakefs_installation(MemoryLakeFS(), WorkerHandle())
     around = Surroundings(clock, SystemIdentities(), AsyncioConcurrency(), root)
     made = attempt_worker(lakefs, conductor, around, [OBEY], AttemptSettings("me"))
@@ -43,7 +43,7 @@ def worker_of(conductor: ConductorInstallation, root: Path) -> tuple[Worker, Pro
         ports=replace(made.world, body=bodies),
         bodies=bodies,
         tasks=made.tasks,
-        types=[PolledType(OBEY.name, None, ())],
+        types=[PolledType(OBEY.name)],
         settings=made.settings,
         listeners=[],
         conductor_gate=ServiceGate(breaker, conductor.queue.check),
@@ -104,7 +104,7 @@ async def test_workflows_end_and_the_worker_drains_after_idle_executors_were_kil
                     break
                 await asyncio.sleep(0.05)
     assert ended == [WorkflowStatus.COMPLETED] * len(started)
-    await worker.attempts.all_ended(seconds_max=5)
+    await asyncio.wait_for(worker.attempts.all_ended(), 5)
     assert (worker.budget.taken, worker.budget.free) == (0, SLOTS)
     worker.drain()
     assert await asyncio.wait_for(running, 20) is WorkerEnd.DRAINED

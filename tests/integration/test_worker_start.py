@@ -15,7 +15,7 @@ from tests.integration.worker_scene import (
 )
 
 from perago.domain.attempt import AttemptStatus, WorkflowStatus
-from perago.domain.logical_execution import BranchName
+from perago.domain.lakefs import BranchName
 
 pytestmark = [pytest.mark.lakefs, pytest.mark.conductor]
 TRACEPARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"

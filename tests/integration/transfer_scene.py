@@ -19,10 +19,9 @@ from tests.integration.http_scene import Arrived, ScriptedServer, scripted
 
 from perago.adapters.http import HttpTerms
 from perago.adapters.lakefs.client import LakeFSClient
-from perago.adapters.lakefs.configuration import LakeFSConfiguration, RouteChoice
+from perago.adapters.lakefs.configuration import LakeFSConfiguration, RetryTerms, RouteChoice
 from perago.adapters.lakefs.objects import LakeFSObjects
-from perago.adapters.lakefs.retry import RetryTerms
-from perago.domain.logical_execution import BranchName, RepositoryId
+from perago.domain.lakefs import BranchName, RepositoryId
 from perago.ports.objects import Fetched, FetchOrder, ObjectEntry, ObjectUpload
 
 REPOSITORY = RepositoryId("repository")

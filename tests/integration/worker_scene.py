@@ -24,7 +24,7 @@ from tests.contract.real_lakefs import connected as connected_lakefs
 from perago.app.authoring.task_declaration import load_module_task
 from perago.app.authoring.taskdef import build_taskdef
 from perago.domain.attempt import WorkflowStatus
-from perago.domain.logical_execution import BranchName, CommitId, RepositoryId
+from perago.domain.lakefs import BranchName, CommitId, RepositoryId
 from perago.ports.conductor import WorkflowRecord
 from perago_servers import ConductorServer, LakefsServer
 

@@ -36,12 +36,12 @@ from perago.app.attempt.reset_task import ResetTools, reset_task
 from perago.app.attempt.run_attempt import AttemptReport, run_attempt
 from perago.app.authoring.checkpoint_copies import claim, make_empty, release
 from perago.app.authoring.task_definition import TaskDefinition
-from perago.app.fence.trust import Canary, FenceTrust
+from perago.app.fence.trust import FenceTools, FenceTrust
 from perago.app.gc.judging import GcTools
 from perago.app.gc.remote_pass import RemotePass
 from perago.app.runs.held_runs import abandon_run
 from perago.domain.attempt import AttemptRecord
-from perago.domain.logical_execution import CommitId, RepositoryId
+from perago.domain.lakefs import CommitId, RepositoryId
 from perago.domain.policy import PolicySetting
 from perago.domain.retention import RetentionTimes
 from perago.domain.run import RunKey
@@ -194,11 +194,10 @@ class Beats(Lease):
 
 
 @final
-class ProvenCanary(Canary):
+class ProvenTrust(FenceTrust):
     """The fence of this repository was proven before the schedule began: ten calls less."""
 
-    async def refuses_wrong_head(self, repository: RepositoryId, commit: CommitId) -> bool:
-        """It does."""
+    async def _works(self, repository: RepositoryId, commit: CommitId) -> bool:
         del repository, commit
         return True
 
@@ -247,8 +246,8 @@ def _world(stage: Stage, handle: SteeredHandle, number: int, seen: set[str]) -> 
     on_disk: OnDisk = {claim: disk.claim, release: disk.release, make_empty: disk.make_empty}
     concurrency = SteeredConcurrency(on_disk)
     identities = SteeredIdentities(stage.clock, number)
-    kind = Canary if stage.mix.canary else ProvenCanary
-    canary = kind(branches=lakefs.branches, commits=lakefs.commits, identities=identities)
+    trust = FenceTrust if stage.mix.canary else ProvenTrust
+    tools = FenceTools(lakefs.branches, lakefs.commits, lakefs.objects, identities)
     return AttemptPorts(
         lakefs=LakeFS(
             branches=lakefs.branches,
@@ -257,12 +256,7 @@ def _world(stage: Stage, handle: SteeredHandle, number: int, seen: set[str]) -> 
             objects=lakefs.objects,
             repositories=lakefs.repositories,
             pipeline=stage.pipeline_for(handle, disk),
-            trust=FenceTrust(
-                objects=lakefs.objects,
-                canary=canary,
-                concurrency=concurrency,
-                clock=stage.clock,
-            ),
+            trust=trust(tools, concurrency, stage.clock),
             uploads=stage.uploads_for(handle, disk),
             known=KnownRepositories(lakefs.repositories, lakefs.branches, lakefs.commits),
         ),

@@ -12,7 +12,8 @@ from tests.simulation.scene import Scene
 
 from perago.adapters.memory.conductor_rows import TaskRow
 from perago.domain.attempt import AttemptRecord, AttemptStatus
-from perago.domain.logical_execution import CommitId, CommitRecord, mark_of, parse_attempt_mark
+from perago.domain.lakefs import CommitId, CommitRecord
+from perago.domain.logical_execution import mark_of, parse_attempt_mark
 from perago.domain.retention import RetentionTimes
 from perago.testing.definitions import as_object
 

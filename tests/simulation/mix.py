@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from perago.domain.fence import FENCE_VERSION
-from perago.domain.finish import History, OnMoved
 from perago.domain.policy import PolicySetting
+from perago.domain.run import History, OnMoved
 
 
 class Shape(Enum):

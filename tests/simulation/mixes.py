@@ -20,8 +20,8 @@ from tests.simulation.mix import (
     Verb,
 )
 
-from perago.domain.finish import History, OnMoved
 from perago.domain.policy import PolicySetting
+from perago.domain.run import History, OnMoved
 
 # A request of before a reset may put its decision again. Its chain has ended, so no retry needs it.
 _A_DECISION_LANDS_AFTER_ITS_RESET = frozenset({14})

@@ -31,13 +31,8 @@ from perago.domain.commit_metadata import (
     STAGING_COMMIT,
 )
 from perago.domain.errors import PeragoError, PublishFenceError
-from perago.domain.logical_execution import (
-    DECISION_TAG_PREFIX,
-    BranchName,
-    CommitId,
-    CommitRecord,
-    TagName,
-)
+from perago.domain.lakefs import BranchName, CommitId, CommitRecord, TagName
+from perago.domain.names import DECISION_TAG_PREFIX
 from perago.domain.outcome import Merged, Relocated
 from perago.ports.errors import ServiceError
 from perago.testing.definitions import as_object

@@ -17,9 +17,8 @@ from tests.simulation.scene import Scene
 
 from perago.domain.attempt import AttemptStatus
 from perago.domain.fence import FENCE_VERSION
-from perago.domain.finish import History, OnMoved
 from perago.domain.names import RUN_BRANCH_PREFIX
-from perago.domain.run import key_of_run
+from perago.domain.run import History, OnMoved, key_of_run
 from perago.ports.errors import RequestRefusedError
 
 if TYPE_CHECKING:
@@ -393,7 +392,7 @@ def _next_attempt(engine: "Engine") -> bool:
         engine.poll()
         return True
     state = engine.scene.conductor.state
-    due = state.next_due_ms()
+    due = min(state.queued_times_ms(), default=None)
     if due is not None and due > state.now_ms and any(_unfinished_rows(engine)):
         engine.let_time_pass((due - state.now_ms) / 1000)
         return True

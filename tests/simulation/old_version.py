@@ -17,14 +17,14 @@ from perago.domain.attempt import (
     Stale,
     compare_narrow,
 )
-from perago.domain.logical_execution import (
+from perago.domain.lakefs import (
     BranchName,
     CommitId,
     RepositoryId,
     StagedReference,
     WorkspaceReference,
-    staging_branch_name,
 )
+from perago.domain.names import staging_branch_name
 from perago.domain.outcome import Merged, Relocated
 from perago.domain.sync_plan import SyncPlan
 from perago.ports.conductor import TerminalUpdate

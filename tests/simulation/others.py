@@ -8,7 +8,7 @@ from tests.simulation.mix import Foreign
 from tests.simulation.scene import MAIN
 
 from perago.adapters.memory.installations import RepositoryBuilder
-from perago.domain.logical_execution import CommitId
+from perago.domain.lakefs import CommitId
 from perago.domain.names import RUN_BRANCH_PREFIX
 from perago.ports.errors import ProtectedBranchError, RequestRefusedError
 

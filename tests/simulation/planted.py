@@ -34,20 +34,21 @@ FENCE_THEN_EFFECT = f"await check_attempt(ports, attempt)\n            {LOOKED}r
 PLANTS: Sequence[Plant] = (
     Plant(
         "the fence before the effect is dropped",
-        f"{ATTEMPT}.publish:_round",
+        f"{ATTEMPT}.publish:_Publishing._round",
         FENCE_THEN_EFFECT,
         "return await _act",
         ("core", "verbs"),
     ),
     Plant(
         "the head is read after the fence",
-        f"{ATTEMPT}.publish:_round",
+        f"{ATTEMPT}.publish:_Publishing._round",
         FENCE_THEN_EFFECT,
         "await check_attempt(ports, attempt)\n"
-        "            facts = await read_facts(ports, attempt, target, new)\n"
+        "            facts = await self._read_facts(None)\n"
         "            level = target.level\n"
         "            mine = target.identity(attempt)\n"
         "            plan = build_workspace_publication_plan(level, facts, mine)\n"
+        "            effect = PlannedEffect(ports, attempt, target, plan)\n"
         "            return await _act",
         ("core", "verbs"),
     ),
@@ -59,7 +60,7 @@ PLANTS: Sequence[Plant] = (
     ),
     Plant(
         "the decision tag is not put if absent",
-        f"{MEMORY}.lakefs:create_tag",
+        f"{MEMORY}.lakefs:MemoryLakeFS.create_tag",
         "if tag in state.tags:",
         "if False:",
     ),
@@ -90,7 +91,7 @@ PLANTS: Sequence[Plant] = (
     ),
     Plant(
         "the fence is not told how the source of a merge was named",
-        f"{MEMORY}.merging:_event",
+        f"{MEMORY}.lakefs:_merge_event",
         "merge_source=request.source",
         "merge_source=source.id",
         ("everything",),
@@ -112,7 +113,7 @@ PLANTS: Sequence[Plant] = (
     Plant(
         "a cherry-pick is taken for a publication",
         f"{DOMAIN}.settled:find_publication",
-        "if mine and here and record.parents == (record.metadata.get(EXPECTED_HEAD),):",
+        "if mine and here and record.parents == (record.metadata.get(metadata.EXPECTED_HEAD),):",
         "if mine and here:",
         ("fork",),
     ),
@@ -170,7 +171,7 @@ PLANTS: Sequence[Plant] = (
     Plant(
         "the decision of an earlier attempt is not looked for",
         f"{ATTEMPT}.run_attempt:_produce_output",
-        "if finished is None and earlier.decided is not None:",
+        "if finished is None and target.decided is not None:",
         "if False:",
     ),
     Plant(
@@ -188,8 +189,8 @@ PLANTS: Sequence[Plant] = (
     Plant(
         "the wide fence does not compare poll counts and scheduled times",
         f"{DOMAIN}.attempt:compare_row",
-        "[*_narrow_facts(polled, fresh), *_wide_facts(polled, fresh)]",
-        "[*_narrow_facts(polled, fresh)]",
+        "NARROW_FACTS + WIDE_FACTS",
+        "NARROW_FACTS",
         ("core", "verbs"),
     ),
     Plant(
@@ -222,11 +223,11 @@ PLANTS: Sequence[Plant] = (
     Plant(
         "a merge is sent again after a wait without a look",
         f"{ATTEMPT}.publish:_act",
-        "after = await perform(ports, attempt, plan, prepared)",
-        "after = await perform(ports, attempt, plan, prepared)\n"
+        "plan, after = effect.plan, await effect.perform(prepared)",
+        "plan, after = effect.plan, await effect.perform(prepared)\n"
         "    if isinstance(after, LookAgain):\n"
-        "        await _pause(ports, 0)\n"
-        "        after = await perform(ports, attempt, plan, prepared)",
+        "        await _pause_after(effect.ports, 0)\n"
+        "        after = await effect.perform(prepared)",
     ),
     Plant(
         "checkpoints are kept on the staging branch",
@@ -273,15 +274,15 @@ PLANTS: Sequence[Plant] = (
     Plant(
         "gc removes marks before decisions",
         f"{GC}._has_decisions",
-        "if mine and not (self.dry_run and tag.name in self._gone):",
+        "if mine and not (self.dry_run and tag.name in self.gone):",
         "if False:",
         ("gc-age-zero",),
     ),
     Plant(
         "gc removes the reset of a workflow that ended long ago",
         f"{GC}._age",
-        "min((self._since(owner.workflow.ended_at / 1000), *ages))",
-        "self._since(owner.workflow.ended_at / 1000)",
+        "min((self.since(owner.workflow.ended_at / 1000), *ages))",
+        "self.since(owner.workflow.ended_at / 1000)",
         ("reset-later",),
     ),
     Plant(

@@ -26,7 +26,7 @@ PLANTS_OF_RUNS: Sequence[Plant] = (
     ),
     Plant(
         "the fence lets run branches be merged by hand",
-        f"{MEMORY}.merging:_event",
+        f"{MEMORY}.lakefs:_merge_event",
         "merge_source=request.source",
         'merge_source=request.source.removeprefix("perago-run-")',
         ("run-foreign",),
@@ -55,14 +55,14 @@ PLANTS_OF_RUNS: Sequence[Plant] = (
     ),
     Plant(
         "finish does not look for what an earlier finish has published",
-        f"{DOMAIN}.finish:find_publication_of_run",
+        f"{DOMAIN}.run:find_publication_of_run",
         "walk.above if walk.reached else ()",
         "()",
         ("run", "run-finish-again"),
     ),
     Plant(
         "a cherry-pick of a run is taken for its publication",
-        f"{DOMAIN}.finish:find_publication_of_run",
+        f"{DOMAIN}.run:find_publication_of_run",
         "if on_its_head and expected.items()",
         "if expected.items()",
         ("run-rebase",),
@@ -125,8 +125,8 @@ PLANTS_OF_RUNS: Sequence[Plant] = (
     ),
     Plant(
         "gc removes a run that its finish has decided to publish",
-        "perago.app.gc.judging:RunJudge._is_decided",
-        "if tag.commit == head and tag.name not in gone:",
+        "perago.app.gc.judging:_is_decided",
+        "if tag.commit == head and tag.name not in so_far.gone:",
         "if False:",
         ("run-gc-age-zero", "run-gc"),
     ),

@@ -14,14 +14,8 @@ from tests.simulation.scene import FINISH, Scene
 
 from perago.domain.attempt import WorkflowStatus
 from perago.domain.commit_metadata import STAGING_BRANCH
-from perago.domain.logical_execution import (
-    ATTEMPT_MARK_PREFIX,
-    DECISION_TAG_PREFIX,
-    BranchName,
-    CommitId,
-    TagName,
-)
-from perago.domain.names import staging_of
+from perago.domain.lakefs import BranchName, CommitId, TagName
+from perago.domain.names import ATTEMPT_MARK_PREFIX, DECISION_TAG_PREFIX, staging_of
 
 
 @dataclass(slots=True)

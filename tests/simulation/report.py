@@ -25,14 +25,13 @@ from tests.simulation.bridge.chosen import CHOSEN
 from tests.simulation.bridge.from_the_model import FROM_THE_MODEL
 from tests.simulation.exhaustive import explore_exhaustively
 from tests.simulation.explore import PROCESSES, Found, explore_all, explore_for, in_one_line
+from tests.simulation.guarantees import ROWS, RUN_ROWS, guarantee_page
 from tests.simulation.invariants import INVARIANTS
 from tests.simulation.mix import Kind
 from tests.simulation.mixes import MIXES
 from tests.simulation.plant import Plant
 from tests.simulation.planted import PLANTS, hunt
 from tests.simulation.sometimes import SOMETIMES
-
-from perago.domain.guarantees import ROWS, RUN_ROWS, guarantee_page
 
 ROOT = Path(__file__).parents[2]
 COUNTS = Path(__file__).parent / "counts.json"

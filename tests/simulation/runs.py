@@ -18,16 +18,9 @@ from tests.simulation.steering import PortCall
 from perago.adapters.memory.conductor_rows import TaskRow
 from perago.domain.attempt import AttemptRecord
 from perago.domain.commit_metadata import EXPECTED_HEAD, LOGICAL_EXECUTION_KEY, RUN, STAGING_COMMIT
-from perago.domain.finish import History
-from perago.domain.logical_execution import (
-    DECISION_TAG_PREFIX,
-    BranchName,
-    CommitId,
-    CommitRecord,
-    RepositoryId,
-    TagName,
-)
-from perago.domain.run import Run, base_tag, key_of_run
+from perago.domain.lakefs import BranchName, CommitId, CommitRecord, RepositoryId, TagName
+from perago.domain.names import DECISION_TAG_PREFIX
+from perago.domain.run import History, Run, base_tag, key_of_run
 from perago.testing.definitions import as_object
 
 

@@ -26,7 +26,7 @@ from perago.app.runs.finish import FINISH_TASK
 from perago.app.runs.join import JOIN_TASK
 from perago.domain.attempt import WorkflowStatus
 from perago.domain.fence import SHIPPED_FENCE_FILES
-from perago.domain.logical_execution import BranchName, CommitId, RepositoryId
+from perago.domain.lakefs import BranchName, CommitId, RepositoryId
 from perago.domain.names import RUN_BRANCH_PREFIX
 from perago.domain.paths import FENCE_PATH
 from perago.ports.installations import ConductorInstallation, LakeFSInstallation
@@ -128,7 +128,7 @@ class Scene:
 def open_scene(mix: Mix) -> Scene:
     """New servers with the workflow of a mix, started; its first attempt waits."""
     clock = SteeredClock()
-    lakefs = MemoryLakeFS(now=clock.seconds_since_epoch)
+    lakefs = MemoryLakeFS(clock)
     conductor = MemoryConductor(clock, race=Race.AFTER_DECISION if mix.racy else Race.NEVER)
     repository = RepositoryBuilder(lakefs, REPOSITORY)
     given = repository.commit(files_of(mix))

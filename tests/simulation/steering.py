@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TypeVar, cast, final
 
-from perago.adapters.memory.worker_handle import Turn, WorkerHandle
+from perago.adapters.memory.system import Turn, WorkerHandle
 from perago.domain.attempt import ExecutionId
 from perago.domain.outcome import NoAnswer
 from perago.ports.errors import OutcomeUnknownError

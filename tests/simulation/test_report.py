@@ -5,13 +5,12 @@ from pathlib import Path
 
 import pytest
 from tests.simulation.explore import command_of, explore
+from tests.simulation.guarantees import ROWS, RUN_ROWS
 from tests.simulation.invariants import INVARIANTS
 from tests.simulation.mixes import MIXES
 from tests.simulation.planted import PLANTS, planted
 from tests.simulation.report import FOOT, keep_broken, pages, read_counts
 from tests.simulation.sometimes import SOMETIMES
-
-from perago.domain.guarantees import ROWS, RUN_ROWS
 
 
 @pytest.mark.parametrize("path", pages(read_counts()), ids=lambda path: path.name)

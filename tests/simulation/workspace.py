@@ -14,8 +14,7 @@ from pydantic import BaseModel
 from tests.simulation.steering import BodyRun, SteeredHandle, Stopped
 
 from perago.adapters.memory.lakefs import MemoryLakeFS
-from perago.adapters.memory.merging import delete_objects, write_object
-from perago.adapters.memory.worker_handle import WorkerHandle
+from perago.adapters.memory.system import WorkerHandle
 from perago.app.authoring.checkpoint_copies import ClaimedCopy
 from perago.app.authoring.task_declaration import task
 from perago.app.authoring.task_definition import TaskDefinition
@@ -210,9 +209,9 @@ class SimulatedPipeline(WorkspacePipeline):
             for path, content in writes.items():
                 stored = self._lakefs.new_object(content)
                 target = f"{area.prefix}/{path}"
-                write_object(self._lakefs, place.repository, place.branch, target, stored)
+                self._lakefs.write_object(place.repository, place.branch, target, stored)
             paths = [f"{area.prefix}/{path}" for path in deletes]
-            delete_objects(self._lakefs, place.repository, place.branch, paths)
+            self._lakefs.delete_objects(place.repository, place.branch, paths)
             return TransferCounts(objects=len(writes), requests=1)
 
         return await self._handle.perform("objects.upload", move)
@@ -287,7 +286,7 @@ class SimulatedUploads(DirectoryUploads):
         def write() -> None:
             stored = self._lakefs.new_object(content)
             path = f"{area.prefix}/{CHECKPOINT}"
-            write_object(self._lakefs, place.repository, place.branch, path, stored)
+            self._lakefs.write_object(place.repository, place.branch, path, stored)
 
         await self._handle.perform("checkpoints.upload", write)
         return facts_of({CHECKPOINT: content}), TransferCounts(objects=1, requests=1)

@@ -10,8 +10,7 @@ from typing import Any
 import yaml
 
 from perago import __version__
-from perago.app.settings.layers import variables
-from perago.app.settings.settings import Settings
+from perago.app.settings.settings import VARIABLES
 from perago_servers.conductor import WORKERS, as_text, store
 from perago_servers.lakefs import own_options
 from perago_servers.versions import CONDUCTOR, LAKEFS
@@ -65,7 +64,7 @@ def test_conductor_gets_the_properties_of_the_tests() -> None:
 
 
 def test_worker_and_workflow_have_settings_that_exist_and_the_key_of_lakefs() -> None:
-    known = {variable.name for _, variable in variables(Settings)}
+    known = set(VARIABLES)
     lakefs = SERVICES["lakefs"]["environment"]
     for name in ("worker", "first-workflow"):
         given = SERVICES[name]["environment"]

@@ -10,8 +10,7 @@ import yaml
 from tests.documented_commands import parse_command
 
 from perago import __version__
-from perago.app.settings.layers import variables
-from perago.app.settings.settings import Settings
+from perago.app.settings.settings import VARIABLES, Settings
 from perago.app.worker.worker import KILL_SECONDS
 from perago.domain.attempt import (
     PATIENCE_SECONDS,
@@ -36,7 +35,7 @@ GRACE_SECONDS = (
 
 
 def known_variables() -> set[str]:
-    return {variable.name for _, variable in variables(Settings)}
+    return set(VARIABLES)
 
 
 def in_file(name: str) -> list[Mapping[str, Any]]:
@@ -154,7 +153,7 @@ def test_disk_and_memory_hold_what_the_defaults_take() -> None:
     (container,) = pod["containers"]
     executors = int(container["args"][container["args"].index("-j") + 1])
     page = (ROOT / "docs/how-to/size-workers.md").read_text(encoding="utf-8")
-    cache = Settings.model_fields["cache_size"].default
+    cache = Settings.of(()).cache_size
     disk = cache + executors * 4e9
     work = next(each for each in pod["volumes"] if each["name"] == "work")
     limit = bytes_of(work["emptyDir"]["sizeLimit"])

@@ -23,15 +23,16 @@ from perago.app.attempt.context import Attempt
 from perago.app.attempt.ending import HANDED_BACK
 from perago.app.attempt.run_attempt import run_attempt
 from perago.app.telemetry import metrics as module
+from perago.app.telemetry.attempt_log import BodyTelemetry
 from perago.app.telemetry.listeners import AttemptEvents
-from perago.app.telemetry.metrics import HISTOGRAM_PARTS, AttemptMetrics, BodyMetrics, Metrics
+from perago.app.telemetry.metrics import HISTOGRAM_PARTS, AttemptMetrics, Metrics
 from perago.domain.attempt import AttemptStatus
 from perago.domain.errors import OutcomeUnknownAtDeadlineError, StaleAttemptError
 from perago.domain.policy import PolicySetting
 from perago.domain.publication import EFFECT_LABELS
 from perago.ports.errors import UnavailableError
+from perago.ports.task_body import NoLease
 from perago.ports.workspace import Phase
-from perago.testing.embedded_workers import NoLease
 
 ROOT = Path(__file__).parents[2]
 MONITORING = ROOT / "deploy/monitoring"
@@ -97,7 +98,7 @@ async def _heard(place: Path) -> Metrics:
         (AttemptStatus.FAILED, OutcomeUnknownAtDeadlineError("no answer")),
     ):
         listener.phase(attempt, Phase.ENDED, {**end, "status": status, "error": error}, 1)
-    BodyMetrics(metrics).executor(0, "executor started", {})
+    BodyTelemetry(metrics).executor(0, "executor started", {})
     # The worker counts its slots once a second; test_worker_telemetry sees these two labels arrive.
     metrics.gauge(module.BUSY_SLOTS, {"task_name": TASK, "perago_instance_id": "pod-7"}, 0)
     return metrics

@@ -13,8 +13,7 @@ from tools.build_docs import PARSED_PAGES
 
 from perago import TimeoutPolicy
 from perago.app.command_line.program import COMMANDS
-from perago.app.settings.layers import variables
-from perago.app.settings.settings import Settings
+from perago.app.settings.settings import VARIABLES
 from perago.domain.error_codes import error_codes
 from perago_servers.versions import CONDUCTOR, LAKEFS
 
@@ -90,7 +89,7 @@ def test_python_of_a_page_with_commands_runs(page: str) -> None:
 def test_a_page_names_codes_and_settings_that_exist(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     assert set(CODE.findall(text)) <= set(error_codes())
-    known = {variable.name for _, variable in variables(Settings)} | BESIDE_SETTINGS
+    known = set(VARIABLES) | BESIDE_SETTINGS
     assert set(SETTING.findall(text)) <= known
 
 

@@ -124,10 +124,12 @@ def _open_adapters(source: Source) -> Iterator[str]:
     ports = {
         name.rpartition(".")[2]
         for _, name in source.imports()
-        if name.startswith("perago.ports.") and not name.startswith("perago.ports.errors.")
+        if name.startswith("perago.ports.") and not f"{name}.".startswith("perago.ports.errors.")
     }
     for node in source.nodes:
-        if isinstance(node, ast.ClassDef) and ports & {ast.unparse(base) for base in node.bases}:
+        if not isinstance(node, ast.ClassDef):
+            continue
+        if ports & {ast.unparse(base).partition(".")[0] for base in node.bases}:
             decorators = {ast.unparse(decorator) for decorator in node.decorator_list}
             if not decorators & {"final", "typing.final"}:
                 yield f"{node.lineno}: {node.name} forgets methods silently without @final"
@@ -257,6 +259,12 @@ def test_what_a_clone_runs_names_no_address() -> None:
             _open_adapters,
             "src/perago/adapters/a.py",
             "from perago.ports.lakefs import Tags\nclass MemoryTags(Tags): ...\n",
+        ),
+        pytest.param(
+            _open_adapters,
+            "src/perago/adapters/a.py",
+            "from perago.ports import lakefs\nclass MemoryTags(lakefs.Tags): ...\n",
+            id="of a port by its module",
         ),
         (_notes_to_self, "src/perago/app/a.py", "# TO" + "DO: later\n"),
         (_silenced_types, "tests/a.py", "x = 1  # type" + ": ignore[misc]\n"),

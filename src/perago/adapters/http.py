@@ -20,7 +20,7 @@ from email.utils import parsedate_to_datetime
 from functools import cached_property, partial
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TypeAlias, TypeVar, final
+from typing import NoReturn, TypeAlias, TypeVar, final
 
 import aiohttp
 from yarl import URL
@@ -100,7 +100,7 @@ class Reply:
             try:
                 piece = await self._response.content.read(PIECE_BYTES)
             except _FAILURES as error:
-                raise self._sent.failure(error) from _cause(error)
+                self._sent.raise_for(error)
             if not piece:
                 return
             yield piece
@@ -134,6 +134,8 @@ class _SentOnce:
     """
 
     left: bool = False
+    of_body: Exception | None = None
+    """What the body itself raised, which says nothing about the server."""
 
     async def __call__(
         self, request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
@@ -141,6 +143,12 @@ class _SentOnce:
         if self.left:
             raise NoAnswerError("the connection broke after the request had left")
         return await handler(request)
+
+    def raise_for(self, error: Exception) -> NoReturn:
+        """Raise what a broken exchange means, or what the body raised that broke it."""
+        if self.of_body is not None:  # aiohttp has made a lost request of it
+            raise self.of_body from self.of_body.__cause__
+        raise self.failure(error) from _cause(error)
 
     def failure(self, error: BaseException) -> RequestFailedError:
         """Say what a broken exchange means for the request."""
@@ -256,7 +264,7 @@ class HttpClient:
             async with asyncio.timeout(None) as silence:
                 if isinstance(body, Outgoing):
                     headers = {**headers, "Content-Length": str(body.length)}
-                    outgoing = _watched(body.pieces, silence, silence_seconds)
+                    outgoing = _watched(body.pieces, sent, silence, silence_seconds)
                 proxy, headers, tunnel_headers = self._way(url, headers)
                 session = self._sessions.get(loop) or self._open_session(loop)
                 response = await session.request(
@@ -277,7 +285,7 @@ class HttpClient:
                     middlewares=(sent,),
                 )
         except _FAILURES as error:
-            raise sent.failure(error) from _cause(error)
+            sent.raise_for(error)
         try:
             yield Reply(response, sent)
         finally:
@@ -346,13 +354,17 @@ class HttpClient:
 
 
 async def _watched(
-    pieces: AsyncIterable[bytes], silence: asyncio.Timeout, seconds: float
+    pieces: AsyncIterable[bytes], sent: _SentOnce, silence: asyncio.Timeout, seconds: float
 ) -> AsyncGenerator[bytes]:
     """Let the pieces of a body leave; the limit begins anew with each, and with the last."""
     loop = asyncio.get_running_loop()
-    async for piece in pieces:
-        silence.reschedule(loop.time() + seconds)
-        yield piece
+    try:
+        async for piece in pieces:
+            silence.reschedule(loop.time() + seconds)
+            yield piece
+    except Exception as error:
+        sent.of_body = error
+        raise
     silence.reschedule(loop.time() + seconds)
 
 

@@ -1,6 +1,6 @@
 """What the container has to know: which lakeFS, which Conductor, which disk, on which terms.
 
-Plain values; the settings know where each came from. `memory:` names a server in the
+Plain values, which `connections_of` takes from the settings. `memory:` names a server in the
 memory of this process, any other scheme an adapter.
 """
 
@@ -11,6 +11,11 @@ from dataclasses import dataclass, field
 from ipaddress import ip_address, ip_network
 from pathlib import Path
 from urllib.parse import SplitResult, urlsplit
+
+from pydantic import SecretStr
+
+from perago.app.settings.settings import Settings
+from perago.domain.errors import RuntimeConfigError
 
 _NAME_AND_PORT = re.compile(r"(\[.*\]|[^:]*)(?::(\d+))?")
 
@@ -71,6 +76,11 @@ class LakeFSConnection:
     requests_max: int = 0
     answer_seconds: float = 0.0
 
+    @property
+    def is_over_http(self) -> bool:
+        """Whether other processes reach the same lakeFS by its address."""
+        return urlsplit(self.url).scheme in {"http", "https"}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConductorConnection:
@@ -85,29 +95,108 @@ class ConductorConnection:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CacheTerms:
-    """Where this host keeps contents it has seen: None is beside the workspaces; and how many."""
+class Connections:
+    """The environment of a process; a service that is None is not there and must not be asked."""
 
-    directory: Path | None = None
-    bytes_max: int = 10 * 1024**3  # the default of PERAGO_CACHE_SIZE
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PipelineTerms:
-    """Who moves workspaces: this process, Spark, or whichever the number of objects asks for."""
-
-    kind: str = "local"
+    workspace_root: Path
+    lakefs: LakeFSConnection | None = None
+    conductor: ConductorConnection | None = None
+    cache_directory: Path | None = None  # None: beside the workspaces
+    cache_bytes_max: int = 10 * 1024**3  # the default of PERAGO_CACHE_SIZE
+    # Who moves workspaces: this process, Spark, or whichever the number of objects asks for.
+    pipeline: str = "local"
     local_objects_max: int = 200_000  # the default of PERAGO_PIPELINE_OBJECTS
     spark_master: str | None = None
     spark_options: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Connections:
-    """The environment of a process; a part that is None is not there and must not be asked."""
+def connections_of(settings: Settings) -> Connections:
+    """Return what the settings of this process say; a service that is not configured is None."""
+    return Connections(
+        workspace_root=settings.workspace_root,
+        lakefs=lakefs_connection(settings),
+        conductor=conductor_connection(settings),
+        cache_directory=settings.cache_dir,
+        cache_bytes_max=settings.cache_size,
+        pipeline=settings.pipeline,
+        local_objects_max=settings.pipeline_objects,
+        spark_master=settings.spark_master,
+        spark_options=settings.spark_conf,
+    )
 
-    workspace_root: Path
-    lakefs: LakeFSConnection | None = None
-    conductor: ConductorConnection | None = None
-    cache: CacheTerms = CacheTerms()
-    pipeline: PipelineTerms = field(default_factory=PipelineTerms)
+
+def lakefs_connection(settings: Settings) -> LakeFSConnection | None:
+    """How to reach lakeFS, whatever adapter its address asks for."""
+    url = settings.lakefs_address
+    if url is None:
+        return None
+    return LakeFSConnection(
+        url=url,
+        access_key_id=settings.lakectl_credentials_access_key_id or "",
+        secret_access_key=_revealed(settings.lakectl_credentials_secret_access_key) or "",
+        ca_file=_certificates(settings),
+        verify_tls=settings.tls_verify,
+        proxies=_proxies_to(url, settings),
+        route=settings.transfer_route,
+        requests_max=settings.transfer_concurrency,
+    )
+
+
+def conductor_connection(settings: Settings) -> ConductorConnection | None:
+    """How to reach Conductor, whatever adapter its address asks for."""
+    url = settings.conductor_address
+    if url is None:
+        return None
+    return ConductorConnection(
+        url=url,
+        auth_key=settings.conductor_auth_key,
+        auth_secret=_revealed(settings.conductor_auth_secret),
+        ca_file=_certificates(settings),
+        verify_tls=settings.tls_verify,
+        proxies=_proxies_to(url, settings),
+    )
+
+
+def proxies_of(settings: Settings) -> Proxies:
+    """The proxies of the settings, which have read the usual variables."""
+    words = (word.strip() for word in (settings.no_proxy or "").split(","))
+    return Proxies(settings.http_proxy, settings.https_proxy, tuple(filter(None, words)))
+
+
+def _proxies_to(url: str, settings: Settings) -> Proxies:
+    """The proxies, refused before anything is sent when the one to this address speaks no HTTP.
+
+    Only then: a desktop sets ALL_PROXY to a SOCKS proxy for everything, and lists what is near.
+    """
+    proxies = proxies_of(settings)
+    try:
+        scheme, found, address = (proxies(url) or "").partition("://")
+        host = urlsplit(url).hostname
+    except ValueError:  # no address at all: its adapter says what is wrong with it
+        return proxies
+    if found and scheme.lower() not in {"http", "https"}:
+        raise RuntimeConfigError(
+            f"{scheme}://{address.rpartition('@')[2]} cannot be the proxy to {host}: expected one"
+            f" that speaks HTTP, for example HTTPS_PROXY=http://proxy:3128; without a proxy it is"
+            f" reached with NO_PROXY={host}",
+            code="PRG-C002",
+        )
+    return proxies
+
+
+def _certificates(settings: Settings) -> Path | None:
+    """The file of the settings, refused before anything is sent when it holds no certificate."""
+    path = settings.tls_ca_file
+    if path is not None:
+        import ssl  # noqa: PLC0415  # needed only by those who have the file
+
+        try:
+            ssl.create_default_context(cafile=str(path))
+        except OSError as error:  # an SSLError is one
+            text = f"PERAGO_TLS_CA_FILE cannot be used: {path}: {error}"
+            raise RuntimeConfigError(text, code="PRG-C006") from error
+    return path
+
+
+def _revealed(secret: SecretStr | None) -> str | None:
+    return None if secret is None else secret.get_secret_value()

@@ -6,17 +6,15 @@ question for the route asks a service.
 
 import asyncio
 import gc
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager, closing
 from dataclasses import replace
 from functools import lru_cache, partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 from perago.adapters.workspace.pipeline import LocalCache, LocalWorkspacePipeline, TransferListener
-from perago.adapters.workspace.staging import Staging
-from perago.app.connections import Connections, LakeFSConnection
+from perago.app.connections import ConductorConnection, Connections, LakeFSConnection
 from perago.domain.errors import RuntimeConfigError
 from perago.ports.errors import ServiceError
 from perago.ports.installations import LakeFSInstallation
@@ -24,9 +22,15 @@ from perago.ports.system import Concurrency
 from perago.ports.workspace import Progress, WorkspacePipeline
 
 if TYPE_CHECKING:
+    from perago.adapters.http import HttpTerms
     from perago.adapters.lakefs.configuration import LakeFSConfiguration
+    from perago.adapters.spark.parts import PartWork
 
 _QUESTION_SECONDS = 3.0  # a person waits at a terminal, and an answer is not needed
+CACHE_DIRECTORY = ".perago-cache"
+STATE_DIRECTORY = ".perago-pipeline"
+OpenLakeFS = Callable[[LakeFSConnection], LakeFSInstallation]
+"""The container's own; its name travels to executors, so that they open what it opens."""
 
 
 def route_in_force(connections: Connections, origin: str) -> tuple[str, str]:
@@ -34,7 +38,7 @@ def route_in_force(connections: Connections, origin: str) -> tuple[str, str]:
     connection = connections.lakefs
     if connection is None:
         return "none", "no lakeFS is configured"
-    if not _is_over_http(connection):
+    if not connection.is_over_http:
         return "objects port", connection.url
     if connection.route != "auto":
         return connection.route, origin
@@ -51,24 +55,19 @@ def route_in_force(connections: Connections, origin: str) -> tuple[str, str]:
         client.close()
 
 
-@contextmanager
-def transfer_bar() -> Generator[Progress]:
+def transfer_bar() -> AbstractContextManager[Progress]:
     """Progress for a command that a person waits for: its transfers are seen."""
     from perago.adapters.observability.progress import TransferBar  # noqa: PLC0415 - lazy
 
-    bar = TransferBar()
-    try:
-        yield bar
-    finally:
-        bar.close()
+    return closing(TransferBar())
 
 
 def lakefs_configuration(connection: LakeFSConnection) -> "LakeFSConfiguration":
     """What the adapter has to be told of a connection."""
-    from perago.adapters.http import HttpTerms  # noqa: PLC0415 - lazy
     from perago.adapters.lakefs.configuration import (  # noqa: PLC0415 - lazy
         REQUESTS_CONCURRENT_MAX,
         LakeFSConfiguration,
+        RetryTerms,
         RouteChoice,
     )
 
@@ -76,18 +75,12 @@ def lakefs_configuration(connection: LakeFSConnection) -> "LakeFSConfiguration":
         endpoint_url=connection.url,
         access_key_id=connection.access_key_id,
         secret_access_key=connection.secret_access_key,
-        http=HttpTerms(
-            ca_file=connection.ca_file,
-            verify_tls=connection.verify_tls,
-            proxy_of=connection.proxies,
-        ),
+        http=http_terms(connection),
         route=RouteChoice(connection.route),
         requests_concurrent_max=connection.requests_max or REQUESTS_CONCURRENT_MAX,
     )
     if not connection.answer_seconds:
         return configuration
-    from perago.adapters.lakefs.retry import RetryTerms  # noqa: PLC0415 - lazy
-
     return replace(
         configuration,
         http=replace(configuration.http, connect_seconds=connection.answer_seconds),
@@ -96,14 +89,15 @@ def lakefs_configuration(connection: LakeFSConnection) -> "LakeFSConfiguration":
     )
 
 
-if TYPE_CHECKING:
-    from perago.adapters.spark.parts import PartWork
+def http_terms(connection: LakeFSConnection | ConductorConnection) -> "HttpTerms":
+    """How requests to a server are sent."""
+    from perago.adapters.http import HttpTerms  # noqa: PLC0415 - lazy
 
-OpenLakeFS = Callable[[LakeFSConnection], LakeFSInstallation]
-"""The container's own; its name travels to executors, so that they open what it opens."""
-
-CACHE_DIRECTORY = ".perago-cache"
-STATE_DIRECTORY = ".perago-pipeline"
+    return HttpTerms(
+        ca_file=connection.ca_file,
+        verify_tls=connection.verify_tls,
+        proxy_of=connection.proxies,
+    )
 
 
 def open_pipeline(
@@ -115,20 +109,30 @@ def open_pipeline(
 ) -> WorkspacePipeline:
     """The pipeline of this process, as the setting or the size of a workspace asks for."""
     local = _local(connections, lakefs, concurrency, listener)
-    terms = connections.pipeline
-    if terms.kind == "local" or (terms.kind == "auto" and find_spec("pyspark") is None):
+    kind, connection = connections.pipeline, connections.lakefs
+    if kind == "local" or (kind == "auto" and find_spec("pyspark") is None):
         return local
-    spark = _spark(connections, lakefs, concurrency, open_lakefs)
-    if spark is None and terms.kind == "spark":
+    if connection is None or not connection.is_over_http:
+        if kind == "auto":
+            return local
         text = "PERAGO_PIPELINE=spark needs a lakeFS that executors reach over http or https"
         raise RuntimeConfigError(text, code="PRG-C002")
-    if spark is None:
-        return local
-    if terms.kind == "spark":
-        return spark
-    from perago.adapters.spark.workspace_pipeline import SizedPipeline  # noqa: PLC0415 - lazy
+    from perago.adapters.spark.session import SparkConfiguration  # noqa: PLC0415 - lazy
+    from perago.adapters.spark.workspace_pipeline import (  # noqa: PLC0415 - lazy
+        SizedPipeline,
+        SparkWorkspacePipeline,
+    )
 
-    return SizedPipeline(local, spark, objects_max=terms.local_objects_max)
+    spark = SparkWorkspacePipeline(
+        SparkConfiguration(master=connections.spark_master, options=connections.spark_options),
+        lakefs.objects,
+        partial(open_part_work, open_lakefs, connection),
+        concurrency,
+        state_root=(connections.workspace_root / STATE_DIRECTORY).absolute(),
+    )
+    if kind == "spark":
+        return spark
+    return SizedPipeline(local, spark, objects_max=connections.local_objects_max)
 
 
 def _local(
@@ -137,13 +141,13 @@ def _local(
     concurrency: Concurrency,
     listener: TransferListener,
 ) -> LocalWorkspacePipeline:
-    connection, terms, cache = connections.lakefs, connections.cache, None
+    connection, cache = connections.lakefs, None
     # A lakeFS in memory is nearer than a disk.
-    if connection is not None and _is_over_http(connection):
+    if connection is not None and connection.is_over_http:
         cache = LocalCache(
-            terms.directory or connections.workspace_root / CACHE_DIRECTORY,
+            connections.cache_directory or connections.workspace_root / CACHE_DIRECTORY,
             connection.url,
-            bytes_max=terms.bytes_max,
+            bytes_max=connections.cache_bytes_max,
             keeps_aside=True,
         )
     transport = lakefs.transport(concurrency)
@@ -152,52 +156,12 @@ def _local(
     )
 
 
-def _is_over_http(connection: LakeFSConnection) -> bool:
-    return urlsplit(connection.url).scheme in {"http", "https"}
-
-
-def _spark(
-    connections: Connections,
-    lakefs: LakeFSInstallation,
-    concurrency: Concurrency,
-    open_lakefs: OpenLakeFS,
-) -> WorkspacePipeline | None:
-    """The pipeline as Spark jobs, or None where executors could not reach lakeFS."""
-    connection, terms = connections.lakefs, connections.pipeline
-    if connection is None or not _is_over_http(connection):
-        return None
-    from perago.adapters.spark.session import SparkConfiguration  # noqa: PLC0415 - lazy
-    from perago.adapters.spark.workspace_pipeline import (  # noqa: PLC0415 - lazy
-        SparkWorkspacePipeline,
-    )
-
-    return SparkWorkspacePipeline(
-        SparkConfiguration(master=terms.spark_master, options=terms.spark_options),
-        lakefs.objects,
-        partial(open_part_work, open_lakefs, connection),
-        concurrency,
-        state_root=(connections.workspace_root / STATE_DIRECTORY).absolute(),
-    )
-
-
 @lru_cache
 def open_part_work(open_lakefs: OpenLakeFS, connection: LakeFSConnection) -> "PartWork":
     """What an executor of the Spark pipeline does; one set of connections for each process."""
-    from perago.adapters.spark.parts import (  # noqa: PLC0415 - lazy
-        PartDown,
-        PartScan,
-        PartUp,
-        PartWork,
-    )
+    from perago.adapters.spark.parts import PartWork  # noqa: PLC0415 - lazy
     from perago.adapters.system.host import AsyncioConcurrency  # noqa: PLC0415 - lazy
 
-    concurrency = AsyncioConcurrency()
-    lakefs = open_lakefs(connection)
-    transport = lakefs.transport(concurrency)
-    staging = Staging(lakefs.objects, lakefs.commits, transport, concurrency)
+    work = PartWork(open_lakefs(connection), AsyncioConcurrency())
     gc.freeze()  # Spark's Python collects after every task, and what is imported stays
-    return PartWork(
-        PartDown(lakefs.objects, transport),
-        PartScan(),
-        PartUp(lakefs.objects, lakefs.commits, staging),
-    )
+    return work

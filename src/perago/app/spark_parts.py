@@ -3,6 +3,7 @@
 Starts nothing that is not asked for; pyspark is imported by the first session.
 """
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
@@ -10,7 +11,6 @@ from pathlib import Path
 from perago.adapters.spark import jars
 from perago.adapters.spark.publication_report import (
     ReportedPublications,
-    Target,
     Verified,
     report_publications,
     verify_objects,
@@ -18,12 +18,11 @@ from perago.adapters.spark.publication_report import (
 from perago.adapters.spark.session import SparkConfiguration
 from perago.adapters.spark.workspace import SparkCall, open_workspace
 from perago.app.authoring.current_attempt import CurrentAttempt
-from perago.app.connections import LakeFSConnection
+from perago.app.connections import LakeFSConnection, connections_of
 from perago.app.settings.settings import Settings, load_settings
-from perago.domain.logical_execution import CommitId, RepositoryId
-from perago.domain.paths import listing_prefix
+from perago.domain.lakefs import CommitId, RepositoryId
 from perago.ports.installations import LakeFSInstallation
-from perago.ports.workspace import SparkGateway, SparkRoots, SparkWorkspace
+from perago.ports.workspace import SparkGateway, SparkRoots, SparkWorkspace, WorkspaceSource
 
 
 def open_spark_workspace(
@@ -63,23 +62,24 @@ def require_spark() -> None:
     jars.require_pyspark()
 
 
-def job_target(repository: RepositoryId, commit: CommitId, prefix: str) -> Target:
-    """Which objects or commits a job is about."""
-    return Target(repository, commit, listing_prefix(prefix.strip("/") or "/"))
-
-
 def verify(
-    configuration: SparkConfiguration, lakefs: LakeFSConnection | None, target: Target, report: str
+    settings: Settings, repository: RepositoryId, commit: CommitId, prefix: str, report: str
 ) -> Verified:
     """Read every object of a commit on the executors."""
-    return verify_objects(configuration, partial(_open_lakefs, lakefs), target, report)
+    source = WorkspaceSource(repository, commit, prefix.strip("/") or "/")
+    return verify_objects(spark_configuration(settings), _opener(settings), source, report)
 
 
 def publications(
-    configuration: SparkConfiguration, lakefs: LakeFSConnection | None, target: Target
+    settings: Settings, repository: RepositoryId, commit: CommitId
 ) -> ReportedPublications:
     """Count the publications in the history of a branch."""
-    return report_publications(configuration, partial(_open_lakefs, lakefs), target)
+    source = WorkspaceSource(repository, commit, "/")
+    return report_publications(spark_configuration(settings), _opener(settings), source)
+
+
+def _opener(settings: Settings) -> Callable[[], LakeFSInstallation]:
+    return partial(_open_lakefs, connections_of(settings).lakefs)
 
 
 def _open_lakefs(connection: LakeFSConnection | None) -> LakeFSInstallation:

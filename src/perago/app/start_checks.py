@@ -1,24 +1,34 @@
 """What `perago start` asks for before it polls anything, in the order and words of 0.6.1.
 
-Settings and declarations first, the registered TaskDefs last. Starts nothing.
+Settings and declarations first, the registered TaskDefs last. A start waits for a Conductor that is
+away, as an attempt does. `StartWait` says so in the log, in a metric and to the probes: whoever
+looks finds a worker that lives, is not ready, and names what it waits for. Starts nothing.
 """
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Mapping, Sequence
+from typing import cast, final
 
-from perago.app.attempt.patience import CONDUCTOR, Patience
+from perago.app.attempt.context import AttemptPorts
+from perago.app.attempt.patience import CONDUCTOR, NoStopOrder, Patience, PatienceTerms
 from perago.app.authoring.task_definition import TaskDefinition
 from perago.app.authoring.taskdef import TaskDefDifference, build_taskdef, taskdef_differences
 from perago.app.settings.runtime_config import metrics_config
 from perago.app.settings.settings import Settings
+from perago.app.telemetry.listeners import write
+from perago.app.telemetry.metrics import SERVICE_WAIT, Metrics
 from perago.domain.errors import RuntimeConfigError
 from perago.ports.conductor import TaskDefinitions
 from perago.ports.errors import ServiceError, WrongServerError
 from perago.ports.installations import ConductorInstallation
+from perago.ports.workspace import Phase, Progress
+
+LOGGER = logging.getLogger("perago.worker")
 
 
 def check_conductor(settings: Settings) -> None:
     """Refuse to start without a Conductor; asked before any module is imported."""
-    if settings.conductor is None and settings.conductor_server_url is None:
+    if settings.conductor_address is None:
         raise RuntimeConfigError(
             "CONDUCTOR_SERVER_URL is required for perago start;"
             " set PERAGO_CONDUCTOR, its name in Perago",
@@ -28,8 +38,7 @@ def check_conductor(settings: Settings) -> None:
 
 def check_services(settings: Settings, tasks: Sequence[TaskDefinition]) -> None:
     """Refuse to start without what the tasks declare that they use."""
-    lakefs = settings.lakefs or settings.lakectl_server_endpoint_url
-    if lakefs is None and any(task.has_workspace for task in tasks):
+    if settings.lakefs_address is None and any(task.has_workspace for task in tasks):
         raise RuntimeConfigError("LakeFS config is required for workspace tasks", code="PRG-C010")
     specs = [task.metrics for task in tasks if task.metrics is not None]
     metrics = metrics_config(settings)
@@ -52,10 +61,10 @@ async def check_service(
     *,
     strict: bool,
     patience: Patience,
-) -> dict[str, list[TaskDefDifference]]:
-    """The server is a Conductor and knows the tasks; how its TaskDefs differ, by task.
+) -> None:
+    """Refuse to start unless the server is a Conductor and knows the tasks.
 
-    One that is away is waited for. Every refusal is final.
+    One that is away is waited for. Every refusal is final. How TaskDefs differ is logged.
     """
 
     async def ask() -> dict[str, list[TaskDefDifference]]:
@@ -66,11 +75,14 @@ async def check_service(
             raise _not_validated(error) from error
 
     try:
-        return await patience.until_done(CONDUCTOR, "the start of the worker", ask)
+        different = await patience.until_done(CONDUCTOR, "the start of the worker", ask)
     except RuntimeConfigError:
         raise
     except Exception as error:
         raise _not_validated(error) from error
+    for name, differences in different.items():
+        facts = {"task_name": name, "differences": [str(each) for each in differences]}
+        write(LOGGER, logging.WARNING, "registered TaskDef differs from the code", facts)
 
 
 def _not_validated(error: Exception) -> RuntimeConfigError:
@@ -104,3 +116,47 @@ async def check_registered(
         if differences:
             found[task.name] = differences
     return found
+
+
+@final
+class StartWait(Progress):
+    """Hears what one start waits for."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+        self._service = ""
+        self.has_waited = False
+
+    def lines(self) -> list[str]:
+        """A line of `/readyz` while it waits."""
+        return [f"the start of this worker waits for {self._service}"] if self._service else []
+
+    def phase(self, phase: Phase, facts: Mapping[str, object]) -> None:
+        """A wait that lasts, or its end."""
+        service = str(facts["service"])
+        if phase is Phase.WAITING:
+            self._service, self.has_waited = service, True
+            write(LOGGER, logging.WARNING, "worker waiting", facts)
+            return
+        self._service = ""
+        # No task waits here, and Prometheus reads an empty label as none.
+        labels = {"task_name": "", "service": service}
+        self._metrics.observe(SERVICE_WAIT, labels, cast("float", facts["waited_seconds"]))
+        write(LOGGER, logging.INFO, "worker waited", facts)
+
+
+def patience_of_start(ports: AttemptPorts, seconds_max: float, heard: StartWait) -> Patience:
+    """One patience for all that a start asks; a signal cancels the start and so its waiting."""
+    return Patience(
+        PatienceTerms(
+            clock=ports.clock,
+            fraction=ports.identities.fraction,
+            seconds_max=seconds_max,
+            lease=None,
+            lease_seconds=0,
+            began=0,
+            stop_order=NoStopOrder(),
+            progress=heard,
+            lakefs_is_away=lambda _: None,
+        )
+    )

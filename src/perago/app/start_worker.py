@@ -7,25 +7,21 @@ import asyncio
 import gc
 import logging
 import signal
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
 
 from perago._version import __version__
+from perago.app.connections import connections_of
 from perago.app.container import Container
 from perago.app.gc.local_pass import WorkerNames
-from perago.app.settings.runtime_config import connections_of
-from perago.app.settings.settings import Settings, worker_id_prefix_of
-from perago.app.telemetry.attempt_spans import ExportedSignals
-from perago.app.telemetry.data_events import Collectors, wants_data_events
+from perago.app.settings.runtime_config import worker_id_prefix_of
+from perago.app.settings.settings import Settings
+from perago.app.telemetry.exports import Collectors, ExportedSignals, wants_data_events
 from perago.app.telemetry.listeners import write
-from perago.app.worker.executor_process import secrets_in
-from perago.app.worker.processes import (
-    close_memory_to_others,
-    executor_user_of,
-    give_no_rights_to_others,
-    prepare_executor_user,
-)
-from perago.app.worker.worker import Worker, WorkerEnd, WorkerPhase, worker_incarnation
+from perago.app.worker.executor import secrets_in
+from perago.app.worker.executor_user import executor_user_of, prepare_executor_user
+from perago.app.worker.processes import close_memory_to_others, give_no_rights_to_others
+from perago.app.worker.worker import Worker, WorkerEnd, WorkerPhase
 from perago.app.worker_assembly import Assembled, StartOrder, assemble
 from perago.app.worker_container import (
     notify_service,
@@ -35,9 +31,8 @@ from perago.app.worker_container import (
     open_telemetry,
     open_worker_log,
 )
-from perago.app.worker_description import worker_log_file
+from perago.app.worker_description import worker_incarnation, worker_log_file
 from perago.ports.errors import ServiceError
-from perago.ports.telemetry import DataEvents, Telemetry
 
 LOGGER = logging.getLogger("perago.worker")
 BROKEN_EXIT = 70  # EX_SOFTWARE of sysexits.h
@@ -100,10 +95,7 @@ async def _run(
     names: WorkerNames,
 ) -> tuple[WorkerEnd, signal.Signals | None]:
     async with AsyncExitStack() as stack:
-        collectors = Collectors(
-            await stack.enter_async_context(_telemetry(order, worker_id)),
-            await stack.enter_async_context(_data_events(order)),
-        )
+        collectors = _collectors(stack, order, worker_id)
         assembled = assemble(
             order, container, worker_id, secrets=secrets, collectors=collectors, names=names
         )
@@ -126,50 +118,35 @@ async def _run(
     return end, worker.exit_signal
 
 
-@asynccontextmanager
-async def _telemetry(order: StartOrder, worker_id: str) -> AsyncGenerator[Telemetry | None]:
-    """A collector where the environment names one; what is left is sent at the end."""
+def _collectors(stack: AsyncExitStack, order: StartOrder, worker_id: str) -> Collectors:
+    """What the environment names of a collector and a catalogue; what is left is sent at the end.
+
+    A worker goes on without one that cannot start.
+    """
+    telemetry, data_events = None, None
     signals = ExportedSignals.of(order.settings, order.environment)
-    if not signals.any:
-        yield None
-        return
-    instance = order.settings.instance_id or worker_id
-    service = {"service.name": "perago-worker", "service.version": __version__}
-    try:
-        telemetry = open_telemetry(signals, service | {"service.instance.id": instance})
-    except ImportError as error:
-        facts = {"error": str(error), "remedy": "pip install 'perago[otel]'"}
-        write(LOGGER, logging.WARNING, "OpenTelemetry is configured but not installed", facts)
-        yield None
-        return
-    try:
-        yield telemetry
-    finally:
-        await asyncio.to_thread(telemetry.close)
-
-
-@asynccontextmanager
-async def _data_events(order: StartOrder) -> AsyncGenerator[DataEvents | None]:
-    """A catalogue where the environment names one; what is left is sent at the end."""
-    if not wants_data_events(order.environment):
-        yield None
-        return
-    try:
-        events = open_data_events()
-    except ImportError as error:
-        facts = {"error": str(error), "remedy": "pip install 'perago[openlineage]'"}
-        write(LOGGER, logging.WARNING, "OpenLineage is configured but not installed", facts)
-        yield None
-        return
-    except Exception as error:  # noqa: BLE001 - the library refuses its own configuration
-        facts = {"error": f"{type(error).__name__}: {error}"}
-        write(LOGGER, logging.WARNING, "OpenLineage is configured but cannot start", facts)
-        yield None
-        return
-    try:
-        yield events
-    finally:
-        await asyncio.to_thread(events.close)
+    if signals.any:
+        instance = order.settings.instance_id or worker_id
+        service = {"service.name": "perago-worker", "service.version": __version__}
+        try:
+            telemetry = open_telemetry(signals, service | {"service.instance.id": instance})
+        except ImportError as error:
+            facts = {"error": str(error), "remedy": "pip install 'perago[otel]'"}
+            write(LOGGER, logging.WARNING, "OpenTelemetry is configured but not installed", facts)
+        else:
+            stack.push_async_callback(asyncio.to_thread, telemetry.close)
+    if wants_data_events(order.environment):
+        try:
+            data_events = open_data_events()
+        except ImportError as error:
+            facts = {"error": str(error), "remedy": "pip install 'perago[openlineage]'"}
+            write(LOGGER, logging.WARNING, "OpenLineage is configured but not installed", facts)
+        except Exception as error:  # noqa: BLE001 - the library refuses its own configuration
+            facts = {"error": f"{type(error).__name__}: {error}"}
+            write(LOGGER, logging.WARNING, "OpenLineage is configured but cannot start", facts)
+        else:
+            stack.push_async_callback(asyncio.to_thread, data_events.close)
+    return Collectors(telemetry, data_events)
 
 
 def _probes(address: str, worker: Worker, assembled: Assembled) -> AbstractAsyncContextManager[int]:

@@ -1,238 +1,50 @@
-"""Makes the parts of a worker (`assemble`), with the readers of its events.
-
-And what a worker does beside its attempts: ask services, collect garbage, upload checkpoints. One
-failure never stops a pass, and no pass stops the worker.
-"""
+"""Makes the parts of a worker (`assemble`), with the readers of its events and its upkeep."""
 
 import asyncio
 import logging
 import os
 import shutil
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import final
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from perago.app.attempt.context import AttemptPorts, AttemptSettings
 from perago.app.attempt.patience import Patience
 from perago.app.authoring.task_definition import TaskDefinition
-from perago.app.code_version import code_version_of
 from perago.app.container import Container
 from perago.app.gc.judging import GcTools, retention_times
-from perago.app.gc.local_pass import DeadRows, LostRows, WorkerNames, sweep_directories
+from perago.app.gc.local_pass import LostRows, WorkerNames, sweep_directories
 from perago.app.gc.remote_pass import RemotePass
 from perago.app.runs.built_in import served_tasks
 from perago.app.settings.settings import Settings
-from perago.app.start_checks import check_service
-from perago.app.telemetry.attempt_log import AttemptLog, BodyLog, warn_of_disk, warn_of_service
-from perago.app.telemetry.attempt_spans import AttemptSpans
-from perago.app.telemetry.data_events import AttemptDataEvents, Collectors
-from perago.app.telemetry.listeners import (
-    AttemptListener,
-    BodyObservers,
-    SeenRepositories,
-    WaitingAttempts,
-    write,
+from perago.app.start_checks import StartWait, check_service, patience_of_start
+from perago.app.telemetry.attempt_log import (
+    AttemptLog,
+    BodyTelemetry,
+    warn_of_disk,
+    warn_of_service,
 )
-from perago.app.telemetry.metrics import (
-    BUSY_SLOTS,
-    AttemptMetrics,
-    BodyMetrics,
-    Metrics,
-    Samples,
-    SharedSamples,
-)
-from perago.app.worker.attempts import Bodies, Order, StopOrders
-from perago.app.worker.executor import ExecutorProgram
-from perago.app.worker.executor_process import end_left_programs, executor_environment
-from perago.app.worker.patient_start import StartWait, patience_of_start
-from perago.app.worker.polling import (
-    CircuitBreaker,
-    DiskGate,
-    DiskSpace,
-    Gate,
-    PolledType,
-    ServiceGate,
-)
-from perago.app.worker.process_body import ProcessBody, ProcessBodySettings
-from perago.app.worker.processes import (
-    HandedOverBody,
-    Orphans,
-    executor_python_of,
-    executor_user_of,
-)
-from perago.app.worker.slot_budget import first_of
+from perago.app.telemetry.exports import AttemptDataEvents, AttemptSpans, Collectors
+from perago.app.telemetry.listeners import AttemptListener, SeenRepositories, WaitingAttempts, write
+from perago.app.telemetry.metrics import BUSY_SLOTS, AttemptMetrics, Metrics
+from perago.app.worker.bodies import Bodies, UploadingBody
+from perago.app.worker.executor import ExecutorProgram, executor_environment
+from perago.app.worker.executor_user import HandedOverBody, executor_python_of, executor_user_of
+from perago.app.worker.polling import CircuitBreaker, DiskGate, DiskSpace, PolledType, ServiceGate
+from perago.app.worker.process_body import ProcessBody
+from perago.app.worker.processes import Orphans, end_left_programs
 from perago.app.worker.thread_body import ThreadBody
-from perago.app.worker.worker import Job, WorkerParts, domain_of
+from perago.app.worker.worker import Job, WorkerParts
 from perago.app.worker_container import notify_service
+from perago.app.worker_description import code_version_of, domain_of
 from perago.domain.attempt import FenceWidth
-from perago.domain.logical_execution import RepositoryId
+from perago.domain.lakefs import RepositoryId
 from perago.domain.policy import PolicySetting
 from perago.domain.text import Secrets
-from perago.ports.task_body import BodyCall, BodyOutcome, BodyReturned, Checkpoints, TaskBody
+from perago.ports.system import Clock
+from perago.ports.task_body import TaskBody
 
 LOGGER = logging.getLogger("perago.worker")
 FAILURES_LOGGED_MAX = 20  # a screen of an operator; what failed is met again by the next pass
-
-
-@dataclass(frozen=True, slots=True)
-class Upkeep:
-    """The jobs of one worker."""
-
-    settings: Settings
-    tasks: Sequence[TaskDefinition]
-    container: Container
-    repositories: Callable[[], Collection[RepositoryId]]
-    strict_taskdef: bool = False
-    patience: Patience = field(default_factory=Patience)
-
-    async def check_services(self) -> None:
-        """The server is a Conductor, and knows the tasks."""
-        different = await check_service(
-            self.container.conductor(),
-            self.tasks,
-            strict=self.strict_taskdef,
-            patience=self.patience,
-        )
-        for name, differences in different.items():
-            facts = {"task_name": name, "differences": [str(each) for each in differences]}
-            write(LOGGER, logging.WARNING, "registered TaskDef differs from the code", facts)
-
-    async def sweep_at_start(self) -> None:
-        """What an earlier worker on this root left."""
-        await self.sweep("at startup")
-
-    async def sweep_periodically(self) -> None:
-        """Until the worker ends."""
-        while True:
-            await asyncio.sleep(self.settings.workspace_gc_interval.total_seconds())
-            await self.sweep("while running")
-            for repository in sorted(self.repositories()):
-                await self._collect(repository)
-
-    async def sweep(self, when: str) -> None:
-        """One pass over programs that bodies left, and over the attempt directories."""
-        if programs := await asyncio.to_thread(end_left_programs):
-            text = f"ended programs whose executors are gone {when}"
-            write(LOGGER, logging.INFO, text, {"groups": programs})
-        try:
-            times = retention_times(self.settings)
-            queue = self.container.conductor().queue
-            done = await sweep_directories(self.container.directories(), times, queue)
-        except Exception as error:  # noqa: BLE001 - litter is no reason to end a worker
-            write(LOGGER, logging.WARNING, "workspace garbage collection failed", _why(error))
-            return
-        if done.removed or done.failed:
-            facts = {"removed": list(map(str, done.removed)), "failed": list(map(str, done.failed))}
-            text = f"swept abandoned attempt workspaces {when}"
-            write(LOGGER, logging.INFO, text, facts)
-
-    async def _collect(self, repository: RepositoryId) -> None:
-        """One pass over a repository."""
-        lakefs, conductor = self.container.lakefs(), self.container.conductor()
-        tools = GcTools(
-            lakefs.branches,
-            lakefs.commits,
-            lakefs.tags,
-            conductor.queue,
-            self.container.clock(),
-        )
-        try:
-            judged = await RemotePass(tools, repository, retention_times(self.settings)).run()
-        except Exception as error:  # noqa: BLE001 - litter is no reason to end a worker
-            write(LOGGER, logging.WARNING, "remote garbage collection failed", _why(error))
-            return
-        removed = [each.name for each in judged if each.removed]
-        failed = [f"{each.name}: {each.error}" for each in judged if each.error]
-        if removed or failed:
-            facts = {"repository": repository, "removed": removed, "failed": _first(failed)}
-            write(LOGGER, logging.INFO, "garbage-collected a repository", facts)
-
-
-def _first(failed: list[str]) -> list[str]:
-    """As many as a log line may hold: a Conductor that is down fails every leftover."""
-    more = len(failed) - FAILURES_LOGGED_MAX
-    return [*failed[:FAILURES_LOGGED_MAX], *([f"and {more} more"] if more > 0 else [])]
-
-
-def _why(error: Exception) -> dict[str, object]:
-    return {"error": str(error)}
-
-
-@final
-class UploadingBody(TaskBody):
-    """Runs calls elsewhere, and uploads what they keep."""
-
-    def __init__(self, beneath: TaskBody, orders: StopOrders) -> None:
-        self._beneath = beneath
-        self._orders = orders
-
-    async def run(self, call: BodyCall) -> BodyOutcome:
-        """Run one call; its last upload has ended when it returns."""
-        if call.checkpoints is None:
-            return await self._beneath.run(call)
-        with self._orders.for_execution(call.execution_id) as order:
-            return await self._run(call, call.checkpoints, order)
-
-    async def _run(self, call: BodyCall, checkpoints: Checkpoints, order: Order) -> BodyOutcome:
-        uploads = _Uploads(checkpoints.upload)
-        given = replace(checkpoints, taken=uploads.wake)
-        try:
-            outcome = await self._beneath.run(replace(call, checkpoints=given))
-            if not isinstance(outcome, BodyReturned):
-                # The next attempt goes on from the upload that is under way. A function that has
-                # returned needs none, and an order to stop leaves no time for it.
-                await uploads.last(order)
-        finally:
-            await uploads.end()
-        return outcome
-
-
-@final
-class _Uploads:
-    """The uploads of one call."""
-
-    def __init__(self, upload: Callable[[], Awaitable[None]]) -> None:
-        self._upload = upload
-        self._loop = asyncio.get_running_loop()
-        self._task: asyncio.Task[None] | None = None
-        self._waits = False
-        self._ended = False
-
-    def wake(self) -> None:
-        """A copy waits; said from any thread."""
-        try:
-            self._loop.call_soon_threadsafe(self._start)
-        except RuntimeError:  # the loop is closed: a thread outlived the worker's end
-            return
-
-    async def last(self, order: Order) -> None:
-        """Wait for the upload under way, until the order to stop."""
-        self._ended = True  # a thread that the function left behind may still take copies
-        self._waits = False
-        if self._task is not None:
-            await first_of(self._task, order)
-
-    async def end(self) -> None:
-        """Give up what is still under way."""
-        self._ended = True
-        self._waits = False
-        if self._task is not None and not self._task.done():
-            self._task.cancel()
-            await asyncio.wait([self._task])
-
-    def _start(self) -> None:
-        if self._ended:
-            return
-        self._waits = True
-        if self._task is None or self._task.done():
-            self._task = asyncio.create_task(self._run(), name="perago-checkpoint")
-
-    async def _run(self) -> None:
-        while self._waits:
-            self._waits = False
-            await self._upload()
-
-
 PROBE_REPOSITORY = RepositoryId("perago-probe")
 
 
@@ -254,7 +66,7 @@ class Assembled:
     """A worker's parts, and what is asked of it from outside."""
 
     parts: WorkerParts
-    upkeep: Upkeep
+    upkeep: "Upkeep"
     metrics: Metrics
     waiting: WaitingAttempts
     start: StartWait
@@ -270,33 +82,24 @@ def assemble(
     worker_id: str,
     *,
     secrets: Collection[str],
-    collectors: Collectors | None = None,
-    names: WorkerNames | None = None,
+    collectors: Collectors,
+    names: WorkerNames,
 ) -> Assembled:
     """Make every part; called in the worker's loop."""
-    metrics, seen, waiting = Metrics(), SeenRepositories(), WaitingAttempts()
-    masking, sinks = Secrets.of(secrets), collectors or Collectors()
-    telemetry, data_events = sinks.telemetry, sinks.data_events
-    samples = metrics if telemetry is None else SharedSamples([metrics, telemetry])
+    masking, seen, waiting = Secrets.of(secrets), SeenRepositories(), WaitingAttempts()
+    metrics = Metrics(collectors.telemetry)
     program = _program(order, secrets)
-    bodies = _bodies(order, container, worker_id, program, samples)
-    # Attempts without a workspace never ask for lakeFS, which may not even be configured.
-    lakefs = {} if any(task.has_workspace for task in order.tasks) else {"lakefs": None}
-    ports: AttemptPorts = container.ports(body=_around(bodies, program, container), **lakefs)
+    bodies = _bodies(order, container, worker_id, program, metrics)
+    ports = _ports(order, container, _around(bodies, program, container))
     tasks = {task.name: task for task in served_tasks(order.tasks)}
     gates, settings = _gates(order, ports), _attempt_settings(order, worker_id, masking)
-    start = StartWait(samples)
+    start = StartWait(metrics)
     patience = patience_of_start(ports, settings.patience_seconds, start)
-    upkeep = Upkeep(
-        order.settings, order.tasks, container, lambda: seen.names, order.strict_taskdef, patience
-    )
-    dead = DeadRows(ports, tasks, settings, patience)
-    listeners: list[AttemptListener] = [AttemptLog(), AttemptMetrics(samples), seen, waiting]
-    if telemetry is not None:
-        listeners.append(AttemptSpans(telemetry, container.clock(), masking))
-    if data_events is not None:
-        listeners.append(AttemptDataEvents(data_events, container.clock(), masking))
-    lost = LostRows(ports, tasks, settings, names)
+    upkeep = Upkeep(order.settings, container, seen.names)
+    lost = LostRows(ports, tasks, settings, names, patience)
+    listeners: list[AttemptListener] = [AttemptLog(), AttemptMetrics(metrics), seen, waiting]
+    listeners += _sent_events(collectors, container.clock(), masking)
+    forced = order.settings.shutdown_force_kill_after
     parts = WorkerParts(
         ports=ports,
         bodies=bodies,
@@ -306,36 +109,49 @@ def assemble(
         listeners=listeners,
         conductor_gate=gates.conductor,
         lakefs_gate=gates.lakefs,
-        before_polling=_before_polling(upkeep, dead, lost, gates),
+        before_polling=[
+            _service_check(order, container, patience),
+            # Rows go back before the sweep, which removes the markers that name them.
+            lost.of_directories,
+            lost.at_start,
+            lambda: upkeep.sweep("at startup"),
+            gates.look_at_lakefs,
+        ],
         periodic=[upkeep.sweep_periodically, lost.after_the_last_poll],
         unheard=lost.unheard,
-        force_kill_seconds=_force_kill_seconds(order.settings),
+        force_kill_seconds=None if forced is None else forced.total_seconds(),
         started=lambda: notify_service("READY=1"),
-        beat=_beat(order, bodies, samples, worker_id),
+        beat=_beat(order, bodies, metrics, worker_id),
     )
     return Assembled(parts, upkeep, metrics, waiting, start)
 
 
-def _force_kill_seconds(settings: Settings) -> float | None:
-    forced = settings.shutdown_force_kill_after
-    return None if forced is None else forced.total_seconds()
+def _ports(order: StartOrder, container: Container, body: TaskBody) -> AttemptPorts:
+    # Attempts without a workspace never ask for lakeFS, which may not even be configured.
+    lakefs = {} if any(task.has_workspace for task in order.tasks) else {"lakefs": None}
+    ports: AttemptPorts = container.ports(body=body, **lakefs)
+    return ports
 
 
-def _before_polling(
-    upkeep: Upkeep, dead: DeadRows, lost: LostRows, gates: "_Gates"
-) -> Sequence[Job]:
-    """Rows go back before the sweep, which removes the markers that name them."""
-    return [
-        upkeep.check_services,
-        dead.hand_back,
-        lost.at_start,
-        upkeep.sweep_at_start,
-        gates.look_at_lakefs,
-    ]
+def _service_check(order: StartOrder, container: Container, patience: Patience) -> Job:
+    strict = order.strict_taskdef
+    return lambda: check_service(
+        container.conductor(), order.tasks, strict=strict, patience=patience
+    )
+
+
+def _sent_events(
+    collectors: Collectors, clock: Clock, secrets: Secrets
+) -> Iterator[AttemptListener]:
+    """The listeners that send events elsewhere."""
+    if collectors.telemetry is not None:
+        yield AttemptSpans(collectors.telemetry, clock, secrets)
+    if collectors.data_events is not None:
+        yield AttemptDataEvents(collectors.data_events, clock, secrets)
 
 
 def _beat(
-    order: StartOrder, bodies: Bodies, samples: Samples, worker_id: str
+    order: StartOrder, bodies: Bodies, metrics: Metrics, worker_id: str
 ) -> Callable[[], None]:
     """Once a second: tell the service manager, reap orphans, count each task's busy slots."""
     orphans = Orphans()
@@ -346,7 +162,7 @@ def _beat(
         orphans.reap()
         busy = [slot.task_name for slot in bodies.facts()]
         for task in order.tasks:
-            samples.gauge(BUSY_SLOTS, instance | {"task_name": task.name}, busy.count(task.name))
+            metrics.gauge(BUSY_SLOTS, instance | {"task_name": task.name}, busy.count(task.name))
 
     return beat
 
@@ -375,18 +191,19 @@ def _gates(order: StartOrder, ports: AttemptPorts) -> _Gates:
             lambda: ports.lakefs.repositories.read(PROBE_REPOSITORY),
         )
 
-    def warn(disk: DiskSpace) -> None:
-        warn_of_disk(disk.total, disk.free)
+    def space() -> DiskSpace:
+        usage = shutil.disk_usage(order.settings.workspace_root)
+        return DiskSpace(usage.total, usage.free, order.settings.disk_free_min)
 
-    disk = DiskGate(lambda: _disk_space(order.settings), warn)
+    disk = DiskGate(space, lambda found: warn_of_disk(found.total, found.free))
     return _Gates(ServiceGate(conductor, ports.queue.check), lakefs, disk)
 
 
 def _polled(order: StartOrder, task: TaskDefinition, gates: _Gates) -> PolledType:
-    needed: list[Gate] = [gates.conductor]
-    if gates.lakefs is not None and task.asks_lakefs:
-        needed += [gates.lakefs, gates.disk]
-    return PolledType(task.name, order.domain or domain_of(task.name, order.environment), needed)
+    domain = order.domain or domain_of(task.name, order.environment)
+    if gates.lakefs is None or not task.asks_lakefs:
+        return PolledType(task.name, domain, [gates.conductor])
+    return PolledType(task.name, domain, [gates.conductor, gates.lakefs], gates.disk)
 
 
 def _program(order: StartOrder, secrets: Collection[str]) -> ExecutorProgram:
@@ -400,19 +217,15 @@ def _bodies(
     container: Container,
     worker_id: str,
     program: ExecutorProgram,
-    samples: Samples,
+    metrics: Metrics,
 ) -> Bodies:
-    observer = BodyObservers([BodyLog(), BodyMetrics(samples)])
+    observer = BodyTelemetry(metrics)
     if order.settings.execution_mode == "thread":
         tasks = {task.name: task for task in order.tasks}
         return ThreadBody(tasks, observer=observer, worker_id=worker_id, slots=order.slots)
-    settings = ProcessBodySettings(
-        program,
-        slots=order.slots,
-        worker_id=worker_id,
-        observer=observer,
+    return ProcessBody(
+        program, container.clock(), observer=observer, worker_id=worker_id, slots=order.slots
     )
-    return ProcessBody(settings, container.clock())
 
 
 def _around(bodies: Bodies, program: ExecutorProgram, container: Container) -> TaskBody:
@@ -442,6 +255,64 @@ def _attempt_settings(order: StartOrder, worker_id: str, secrets: Secrets) -> At
     )
 
 
-def _disk_space(settings: Settings) -> DiskSpace:
-    usage = shutil.disk_usage(settings.workspace_root)
-    return DiskSpace(usage.total, usage.free, settings.disk_free_min)
+@dataclass(frozen=True, slots=True)
+class Upkeep:
+    """The garbage that one worker collects, before its first poll and beside its attempts.
+
+    One failure never stops a pass, and no pass stops the worker.
+    """
+
+    settings: Settings
+    container: Container
+    repositories: Collection[RepositoryId]
+
+    async def sweep_periodically(self) -> None:
+        """Until the worker ends."""
+        while True:
+            await asyncio.sleep(self.settings.workspace_gc_interval.total_seconds())
+            await self.sweep("while running")
+            for repository in sorted(self.repositories):
+                await self._collect(repository)
+
+    async def sweep(self, when: str) -> None:
+        """One pass over programs that bodies left, and over the attempt directories."""
+        if programs := await asyncio.to_thread(end_left_programs):
+            text = f"ended programs whose executors are gone {when}"
+            write(LOGGER, logging.INFO, text, {"groups": programs})
+        try:
+            times = retention_times(self.settings)
+            queue = self.container.conductor().queue
+            done = await sweep_directories(self.container.directories(), times, queue)
+        except Exception as error:  # noqa: BLE001 - litter is no reason to end a worker
+            write(LOGGER, logging.WARNING, "workspace garbage collection failed", _why(error))
+            return
+        if done.removed or done.failed:
+            facts = {"removed": list(map(str, done.removed)), "failed": list(map(str, done.failed))}
+            text = f"swept abandoned attempt workspaces {when}"
+            write(LOGGER, logging.INFO, text, facts)
+
+    async def _collect(self, repository: RepositoryId) -> None:
+        """One pass over a repository."""
+        lakefs, queue = self.container.lakefs(), self.container.conductor().queue
+        clock = self.container.clock()
+        tools = GcTools(lakefs.branches, lakefs.commits, lakefs.tags, queue, clock)
+        try:
+            judged = await RemotePass(tools, repository, retention_times(self.settings)).run()
+        except Exception as error:  # noqa: BLE001 - litter is no reason to end a worker
+            write(LOGGER, logging.WARNING, "remote garbage collection failed", _why(error))
+            return
+        removed = [each.name for each in judged if each.removed]
+        failed = [f"{each.name}: {each.error}" for each in judged if each.error]
+        if removed or failed:
+            facts = {"repository": repository, "removed": removed, "failed": _first(failed)}
+            write(LOGGER, logging.INFO, "garbage-collected a repository", facts)
+
+
+def _first(failed: list[str]) -> list[str]:
+    """As many as a log line may hold: a Conductor that is down fails every leftover."""
+    more = len(failed) - FAILURES_LOGGED_MAX
+    return [*failed[:FAILURES_LOGGED_MAX], *([f"and {more} more"] if more > 0 else [])]
+
+
+def _why(error: Exception) -> dict[str, object]:
+    return {"error": str(error)}

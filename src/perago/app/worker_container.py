@@ -1,26 +1,31 @@
 """The composition root of what only a worker has: its log, its lock, its service manager.
 
-Beside `container`, which names the adapters of attempts. Each is imported when it is asked for.
+Beside `container`, which names the adapters of attempts. Those of extras are imported when they
+are asked for.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from pathlib import Path
 
+from perago.adapters.filesystem.locks import RootLock
+from perago.adapters.observability.json_lines import WorkerLogSettings, worker_log
+from perago.adapters.observability.probe_server import ProbeAnswers, probe_server
+from perago.adapters.system import host
 from perago.app.gc.local_pass import WorkerNames
 from perago.app.settings.settings import Settings
-from perago.app.telemetry.attempt_spans import ExportedSignals
+from perago.app.telemetry.exports import ExportedSignals
 from perago.app.telemetry.metrics import BUCKETS, BYTE_BUCKETS
 from perago.domain.text import Secrets
 from perago.ports.telemetry import DataEvents, Telemetry
+
+notify_service = host.notify_service
 
 
 def open_worker_log(
     settings: Settings, file: Path, secrets: Collection[str]
 ) -> AbstractContextManager[None]:
     """Send the log of this process to its file, for a block."""
-    from perago.adapters.observability.json_lines import WorkerLogSettings, worker_log  # noqa: PLC0415
-
     return worker_log(
         WorkerLogSettings(
             file=file,
@@ -34,16 +39,7 @@ def open_worker_log(
 
 def open_root_lock(root: Path) -> AbstractContextManager[WorkerNames]:
     """Keep every other worker away from a workspace root, for a block; who was there before."""
-    from perago.adapters.filesystem.tree_removal import RootLock  # noqa: PLC0415 - lazy
-
     return RootLock(root)
-
-
-def notify_service(text: str) -> None:
-    """Tell the service manager, if there is one."""
-    from perago.adapters.system import host  # noqa: PLC0415 - lazy
-
-    host.notify_service(text)
 
 
 def open_probe_server(
@@ -54,20 +50,12 @@ def open_probe_server(
     notes: Callable[[], Sequence[str]],
 ) -> AbstractAsyncContextManager[int]:
     """Answer probes and metrics, for a block; `notes` are lines below the answer of a probe."""
-    from perago.adapters.observability.probe_server import (  # noqa: PLC0415 - lazy
-        ProbeAnswers,
-        probe_server,
-    )
-
     return probe_server(host, port, ProbeAnswers(probes, metrics, notes))
 
 
 def open_telemetry(signals: ExportedSignals, service: Mapping[str, str]) -> Telemetry:
     """Send spans and samples to a collector; ImportError without the extra `otel`."""
-    from perago.adapters.observability.otlp import (  # noqa: PLC0415 - lazy
-        OtlpSettings,
-        open_otlp,
-    )
+    from perago.adapters.observability.otlp import OtlpSettings, open_otlp  # noqa: PLC0415 - lazy
 
     return open_otlp(
         OtlpSettings(

@@ -7,28 +7,28 @@ import asyncio
 import os
 from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import uuid4  # noqa: TID251  # the signature of 0.6.1 has no source of identities
 
-from perago.app.authoring.current_attempt import TaskExecutionContext
+from perago.app.authoring.caller_transfers import TaskExecutionContext
 from perago.app.authoring.failure import RuntimeTaskResult, completed_result, result_for_exception
 from perago.app.authoring.invocation import invoke_workspace_free_task
 from perago.app.authoring.metrics import MetricRecorder
 from perago.app.authoring.task_definition import TaskDefinition
-from perago.compat.callback_ports import (
-    CallbackAttempt,
-    CleanupStaging,
-    CompleteNoOpWorkspace,
-    DownloadWorkspace,
-    LoadCurrentAttempt,
-    PublishWorkspace,
-    StageWorkspace,
-    WorkspaceCallbacks,
-    refusing_questions,
-)
 from perago.domain.errors import TaskInputError
+
+# `from perago import *` of a task module imports this one. What runs an attempt is imported by
+# those who run one, because `perago check` would wait for it.
+if TYPE_CHECKING:
+    from perago.compat.callback_attempt import (
+        CleanupStaging,
+        CompleteNoOpWorkspace,
+        DownloadWorkspace,
+        LoadCurrentAttempt,
+        PublishWorkspace,
+        StageWorkspace,
+    )
 
 Answer = TypeVar("Answer")
 
@@ -39,12 +39,12 @@ def run_workspace_task_attempt(  # noqa: PLR0913  # the public signature of 0.6.
     attempt: object,
     workspace_root: Path,
     *,
-    download_workspace: DownloadWorkspace,
-    load_current_attempt: LoadCurrentAttempt,
-    stage_workspace: StageWorkspace,
-    publish_workspace: PublishWorkspace,
-    cleanup_staging: CleanupStaging,
-    complete_noop_workspace: CompleteNoOpWorkspace | None = None,
+    download_workspace: "DownloadWorkspace",
+    load_current_attempt: "LoadCurrentAttempt",
+    stage_workspace: "StageWorkspace",
+    publish_workspace: "PublishWorkspace",
+    cleanup_staging: "CleanupStaging",
+    complete_noop_workspace: "CompleteNoOpWorkspace | None" = None,
     owner_worker_id: str | None = None,
     execution_id: str | None = None,
     metrics: MetricRecorder | None = None,
@@ -55,10 +55,9 @@ def run_workspace_task_attempt(  # noqa: PLR0913  # the public signature of 0.6.
         raise TaskInputError(
             "run_workspace_task_attempt only supports workspace tasks", code="PRG-I007"
         )
-    # The composition root is imported by those who run attempts, not by those who declare tasks.
-    from perago.compat.callback_run import run_on_callbacks  # noqa: PLC0415
+    from perago.compat import callback_attempt  # noqa: PLC0415  # heavy
 
-    callbacks = WorkspaceCallbacks(
+    callbacks = callback_attempt.WorkspaceCallbacks(
         download=download_workspace,
         load_current_attempt=load_current_attempt,
         stage=stage_workspace,
@@ -67,26 +66,17 @@ def run_workspace_task_attempt(  # noqa: PLR0913  # the public signature of 0.6.
         complete_noop=complete_noop_workspace,
     )
     execution = execution_id or getattr(attempt, "execution_id", None) or uuid4().hex
+    worker_id = owner_worker_id or os.environ.get("PERAGO_WORKER_ID") or f"pid-{os.getpid()}"
     try:
-        run = CallbackAttempt.begin(
-            task, input_data, TaskExecutionContext(attempt, execution), callbacks
-        )
-        run.snapshot = replace(run.snapshot, worker_id=owner_worker_id or _own_worker_id())
+        context = TaskExecutionContext(attempt, execution)
+        run = callback_attempt.begin(task, input_data, context, callbacks, worker_id)
     except Exception as error:  # noqa: BLE001  # whatever is wrong with them ends the attempt
         return result_for_exception(error, max_length=failure_reason_max_length)
     return _finished(
-        lambda: run_on_callbacks(
-            run,
-            input_data,
-            workspace_root,
-            metrics=metrics,
-            failure_reason_max_length=failure_reason_max_length,
+        lambda: callback_attempt.run_on_callbacks(
+            run, metrics, workspace_root, failure_reason_max_length
         )
     )
-
-
-def _own_worker_id() -> str:
-    return os.environ.get("PERAGO_WORKER_ID") or f"pid-{os.getpid()}"
 
 
 def run_workspace_free_task_attempt(
@@ -102,6 +92,8 @@ def run_workspace_free_task_attempt(
             "run_workspace_free_task_attempt only supports workspace-free tasks",
             code="PRG-I007",
         )
+    from perago.compat.callback_attempt import refusing_questions  # noqa: PLC0415  # heavy
+
     try:
         with refusing_questions():
             return completed_result(invoke_workspace_free_task(task, input_data, metrics=metrics))

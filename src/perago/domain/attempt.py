@@ -6,8 +6,8 @@ the time limits of an attempt. Knows no wire format and no clock; times of rows 
 milliseconds and are only compared.
 """
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from types import MappingProxyType
 from typing import NewType, TypeAlias
@@ -136,7 +136,8 @@ class Stale:
 
 
 FenceVerdict: TypeAlias = Current | Stale
-_Fact: TypeAlias = tuple[str, object, object]
+NARROW_FACTS = ("workflow_id", "task_id", "retry_count", "status")
+WIDE_FACTS = ("poll_count", "start_time", "scheduled_time", "worker_id", "retried")
 
 
 def compare_narrow(polled: AttemptSnapshot, fresh: AttemptSnapshot | None) -> FenceVerdict:
@@ -144,9 +145,7 @@ def compare_narrow(polled: AttemptSnapshot, fresh: AttemptSnapshot | None) -> Fe
 
     status IN_PROGRESS, and equal workflow id, task id, retry count.
     """
-    if fresh is None:
-        return Stale("task_id", polled.task_id, MISSING)
-    return _first_difference(_narrow_facts(polled, fresh))
+    return _compare(polled, fresh, NARROW_FACTS)
 
 
 def compare_row(polled: AttemptSnapshot, fresh: AttemptSnapshot | None) -> FenceVerdict:
@@ -154,9 +153,7 @@ def compare_row(polled: AttemptSnapshot, fresh: AttemptSnapshot | None) -> Fence
 
     A rerun by a user and a redelivery keep task id, retry count and status.
     """
-    if fresh is None:
-        return Stale("task_id", polled.task_id, MISSING)
-    return _first_difference([*_narrow_facts(polled, fresh), *_wide_facts(polled, fresh)])
+    return _compare(polled, fresh, NARROW_FACTS + WIDE_FACTS)
 
 
 def compare_wide(polled: AttemptSnapshot, fresh: WorkflowSnapshot | None) -> FenceVerdict:
@@ -175,23 +172,15 @@ def compare_wide(polled: AttemptSnapshot, fresh: WorkflowSnapshot | None) -> Fen
     return compare_row(polled, max(rows, key=lambda row: row.seq))
 
 
-def _narrow_facts(polled: AttemptSnapshot, fresh: AttemptSnapshot) -> Iterator[_Fact]:
-    yield "workflow_id", polled.workflow_id, fresh.workflow_id
-    yield "task_id", polled.task_id, fresh.task_id
-    yield "retry_count", polled.retry_count, fresh.retry_count
-    yield "status", AttemptStatus.IN_PROGRESS, fresh.status
-
-
-def _wide_facts(polled: AttemptSnapshot, fresh: AttemptSnapshot) -> Iterator[_Fact]:
-    yield "poll_count", polled.poll_count, fresh.poll_count
-    yield "start_time", polled.start_time, fresh.start_time
-    yield "scheduled_time", polled.scheduled_time, fresh.scheduled_time
-    yield "worker_id", polled.worker_id, fresh.worker_id
-    yield "retried", polled.retried, fresh.retried
-
-
-def _first_difference(facts: Iterator[_Fact] | list[_Fact]) -> FenceVerdict:
-    for name, expected, found in facts:
+def _compare(
+    polled: AttemptSnapshot, fresh: AttemptSnapshot | None, facts: Sequence[str]
+) -> FenceVerdict:
+    """The first fact that differs from the row as it was polled, IN_PROGRESS since then."""
+    if fresh is None:
+        return Stale("task_id", polled.task_id, MISSING)
+    working = replace(polled, status=AttemptStatus.IN_PROGRESS)
+    for name in facts:
+        expected, found = (getattr(row, name) for row in (working, fresh))
         if expected != found:
             return Stale(name, str(expected), MISSING if found is None else str(found))
     return Current()

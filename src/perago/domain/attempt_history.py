@@ -20,13 +20,7 @@ from perago.domain.commit_metadata import (
     LOGICAL_TASK_KEY,
 )
 from perago.domain.errors import OUTCOME_UNKNOWN, PeragoError
-from perago.domain.logical_execution import (
-    BranchName,
-    CommitId,
-    CommitRecord,
-    RepositoryId,
-    TagName,
-)
+from perago.domain.lakefs import BranchName, CommitId, CommitRecord, RepositoryId, TagName
 from perago.domain.names import execution_time
 
 _CODE = re.compile(r"PRG-[A-Z]\d{3}")

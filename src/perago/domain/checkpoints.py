@@ -1,4 +1,4 @@
-"""Checkpoints of task functions that run: the names of their branches, and what their commits say.
+"""What a later attempt goes on from: checkpoints of a task function, and what one has come to.
 
 Each execution writes to a checkpoint branch of its own, because two attempts that overlap would
 mix their files on a shared one. The names of one logical execution share a prefix, so one listing
@@ -6,11 +6,17 @@ finds them all. They sort by the time at which their executions began: the id en
 
 No such branch is ever published: a merge names the decided commit of a staging branch, and nothing
 else. The prefix `perago-scratch-` is one that no release deletes unless it knows what stands there.
+
+`KeptOutcome` is a record that outlives its worker: for which logical execution a function ran, what
+it returned, and, in the words of the pipeline, what it left in its directory.
 """
 
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from hashlib import sha256
+from typing import Any, cast
 
 from perago.domain.attempt import AttemptSnapshot, ExecutionId
 from perago.domain.commit_metadata import (
@@ -20,8 +26,9 @@ from perago.domain.commit_metadata import (
     RETRY_COUNT,
     TASK_ID,
 )
-from perago.domain.logical_execution import BranchName, CommitRecord, LogicalExecutionKey
-from perago.domain.names import SCRATCH_BRANCH_PREFIX
+from perago.domain.lakefs import BranchName, CommitRecord, WorkspaceReference
+from perago.domain.logical_execution import LogicalExecutionKey
+from perago.domain.names import SCRATCH_BRANCH_PREFIX, short_hash
 
 # Garbage collection finds checkpoints of older releases by it: it may never change.
 CHECKPOINT_BRANCH_PREFIX = f"{SCRATCH_BRANCH_PREFIX}checkpoint-"
@@ -118,3 +125,93 @@ def read_checkpoint(record: CommitRecord) -> CheckpointRecord | None:
         return CheckpointRecord(int(said[NUMBER]), json.loads(said[NOTE]), moment)
     except (KeyError, ValueError):
         return None
+
+
+# A worker of another version that finds a record of this one on the disk must not guess what its
+# fields mean. With another number it runs the function again.
+FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class RanFor:
+    """For what a task function ran: what it did is of use for nothing else.
+
+    The key already has all of it but the task name. It is a hash of hashes, so it cannot say what
+    differs; the parts are compared as well, and a reader of the file sees them. The code of the
+    task is not among them, because the key does not know it either: a decision of the old code
+    counts after a deploy, and so does its outcome.
+    """
+
+    key: LogicalExecutionKey
+    task_name: str
+    repository: str
+    branch: str
+    input_commit: str
+    prefix: str
+    params_digest: str
+
+    @classmethod
+    def of(
+        cls,
+        key: LogicalExecutionKey,
+        task_name: str,
+        workspace: WorkspaceReference,
+        prefix: str,
+        params: object,
+    ) -> "RanFor":
+        """The parts as an attempt has them."""
+        text = json.dumps(params, sort_keys=True, separators=(",", ":"))
+        return cls(
+            key,
+            task_name,
+            workspace.repository,
+            workspace.branch,
+            workspace.ref,
+            prefix,
+            short_hash(text),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class KeptOutcome:
+    """A finished task function: its result, its seconds, and its directory as it left it."""
+
+    ran_for: RanFor
+    result: Mapping[str, object]
+    seconds: float
+    directory: str
+
+    def as_text(self) -> str:
+        """The record as it stands on the disk, with a digest that a torn one does not have."""
+        outcome = {
+            "ran_for": asdict(self.ran_for),
+            "result": dict(self.result),
+            "seconds": self.seconds,
+            "directory": self.directory,
+        }
+        written = json.dumps(outcome, separators=(",", ":"))
+        return json.dumps({"format": FORMAT, "digest": _digest(written), "outcome": written})
+
+
+def read_kept_outcome(text: str) -> KeptOutcome | None:
+    """Read a record; None for one that is torn, damaged, or of another format."""
+    try:
+        record = cast("Mapping[str, object]", json.loads(text))
+        written = record["outcome"]
+        if record["format"] != FORMAT or not isinstance(written, str):
+            return None
+        if record["digest"] != _digest(written):
+            return None
+        fields = cast("Mapping[str, object]", json.loads(written))
+        return KeptOutcome(
+            ran_for=RanFor(**cast("dict[str, Any]", fields["ran_for"])),
+            result=cast("Mapping[str, object]", fields["result"]),
+            seconds=cast("float", fields["seconds"]),
+            directory=cast("str", fields["directory"]),
+        )
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def _digest(text: str) -> str:
+    return sha256(text.encode()).hexdigest()

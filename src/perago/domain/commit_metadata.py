@@ -1,4 +1,4 @@
-"""The `perago.*` metadata of commits, the messages people read in a log, and W3C trace contexts.
+"""The `perago.*` metadata of commits, what it says of who made them, and W3C trace contexts.
 
 `try_metadata` is for staged commits, `confirm_metadata` for publications. Policies decide by some
 of these names, the others are evidence. `traceparent_of` accepts the trace context of a task's
@@ -6,16 +6,11 @@ input, which is text from outside, before it goes into a commit.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from perago.domain.attempt import AttemptSnapshot, ExecutionId
-from perago.domain.logical_execution import (
-    CommitId,
-    CommitRecord,
-    StagedReference,
-    WorkspaceReference,
-)
+from perago.domain.lakefs import CommitId, CommitRecord, StagedReference, WorkspaceReference
 
 # Commits keep these for ever, and retries, garbage collection and reports read them in commits of
 # older releases: a name that was shipped never changes.
@@ -153,6 +148,46 @@ def other_writer(above: Sequence[CommitRecord], logical_task_key: str) -> str:
     who = written_by(next(others, above[0]), logical_task_key)
     advice = 'if that changed other folders only, declare isolation="prefix"'
     return f"another writer published: {who}; {advice}"
+
+
+MERGE_PARENTS = 2  # the head before, and the head of the run; a squash has the first one only
+
+
+@dataclass(frozen=True, slots=True)
+class PublishingTask:
+    """What is the same in every workflow: the task, its step in the definition, and its prefix.
+
+    The reference name counts, because one workflow may use a task twice on one prefix, and what the
+    first use published is a change for the second one.
+    """
+
+    task_type: str
+    reference_name: str
+    prefix: str
+
+    def made(self, record: CommitRecord) -> bool:
+        """Whether an attempt of this task made a commit; no other commit is taken for one.
+
+        Commits of releases before 0.7.0 name no task type, so they count as commits of others.
+        """
+        said = record.metadata
+        reference = said.get(LOGICAL_TASK_KEY, "").partition("/")[2].rpartition("/")[0]
+        found = PublishingTask(said.get(TASK_TYPE, ""), reference, said.get(PREFIX, ""))
+        return found == self
+
+    def last_of(self, records: Iterable[CommitRecord]) -> CommitRecord | None:
+        """The newest publication of this task, of commits that are listed newest first."""
+        return next((record for record in records if self.made(record)), None)
+
+
+def run_inside(record: CommitRecord) -> CommitId | None:
+    """The head of the run that a commit brought to its branch; its own commits are below that.
+
+    First parents lead past them. A run that was squashed has none.
+    """
+    if RUN in record.metadata and len(record.parents) == MERGE_PARENTS:
+        return record.parents[1]
+    return None
 
 
 INPUT_KEY = "traceparent"

@@ -16,17 +16,6 @@ from typing import cast
 
 from perago.domain.errors import PeragoError
 
-__all__ = [
-    "ErrorCode",
-    "Retried",
-    "Severity",
-    "UnknownCodeError",
-    "commands_in",
-    "error_codes",
-    "filled",
-    "find_code",
-]
-
 # A word of a remedy that a person replaces, such as REPO; part of no variable's name.
 _PLACEHOLDER = re.compile(r"(?<![A-Z_$a-z0-9])[A-Z][A-Z_]+(?![A-Z_=a-z])")
 _IN_BACKTICKS = re.compile(r"`([^`]+)`")
@@ -75,7 +64,6 @@ class UnknownCodeError(PeragoError, ValueError):
         near = get_close_matches(whole, error_codes(), n=3, cutoff=0.75)
         hint = f"; did you mean {', '.join(near)}" if near else ""
         super().__init__(f"there is no error code {asked}{hint}")
-        self.asked = asked
 
 
 @cache

@@ -157,7 +157,6 @@ class PrefixValueError(PeragoError, ValueError):
     def __init__(self, field: str, problem: str) -> None:
         # Without the value: reasons never carry what came in, because it may be secret.
         super().__init__(f"params.{field} {problem}, so that it cannot be part of the prefix")
-        self.field = field
 
 
 class BodyFailedError(PeragoError, RuntimeError):
@@ -244,7 +243,6 @@ class ReservedPathError(PeragoError, RuntimeError):
 
     def __init__(self, path: str) -> None:
         super().__init__(f"{path} is reserved; a task must not write below _lakefs_actions/")
-        self.path = path
 
 
 class TaskDefinitionError(PeragoError, ValueError):
@@ -337,7 +335,6 @@ class SparkEnvironmentError(PeragoError, RuntimeError):
 
     def __init__(self, *, expected: str, found: str, remedy: str) -> None:
         super().__init__(f"Spark: expected {expected}, found {found}; {remedy}")
-        self.expected = expected
         self.found = found
         self.remedy = remedy
 
@@ -351,7 +348,6 @@ class SparkSessionError(PeragoError, RuntimeError):
         super().__init__(
             f"Spark master {master} gave no session: {reason}; check PERAGO_SPARK_MASTER"
         )
-        self.master = master
 
 
 class OutsidePrefixError(PeragoError, RuntimeError):
@@ -366,8 +362,6 @@ class OutsidePrefixError(PeragoError, RuntimeError):
             f"the task function changed objects outside prefix {prefix}: {names}{more}; nothing "
             "was published; write to workspace.output(path)"
         )
-        self.prefix = prefix
-        self.paths = tuple(paths)
 
 
 class ReadOnlyWorkspaceError(PeragoError, RuntimeError):
@@ -377,7 +371,6 @@ class ReadOnlyWorkspaceError(PeragoError, RuntimeError):
 
     def __init__(self, path: str) -> None:
         super().__init__(f"the workspace is read-only, {path} cannot be written")
-        self.path = path
 
 
 class OpenStreamError(PeragoError, RuntimeError):
@@ -390,7 +383,6 @@ class OpenStreamError(PeragoError, RuntimeError):
             f"the task function left streaming queries running: {', '.join(names)}; they were "
             "stopped, nothing was published; use trigger(availableNow=True) and awaitTermination()"
         )
-        self.names = tuple(names)
 
 
 class SparkPathError(PeragoError, ValueError):
@@ -400,4 +392,3 @@ class SparkPathError(PeragoError, ValueError):
 
     def __init__(self, path: str) -> None:
         super().__init__(f"expected a path relative to the prefix, found {path!r}")
-        self.path = path

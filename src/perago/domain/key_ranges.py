@@ -2,13 +2,16 @@
 
 `cut_keys` cuts a listing into ranges that are listed apart; every key is in exactly one range
 whatever the cuts are, and only the balance depends on them. `windows` covers wanted paths with few
-questions. `JobFiles` tells the files that a Spark job committed from those of its lost tries.
+questions. `JobFiles` tells the files that a Spark job committed from those of its lost tries,
+`is_job_litter` and `is_foreign_write` judge what else a Spark task wrote.
 """
 
 import re
 from bisect import bisect_left
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+
+from perago.domain.paths import is_reserved_object, listing_prefix
 
 LAST_CHARACTER = "\U0010ffff"  # appended to a beginning it is behind every key that begins so
 # One question to the server finds one beginning, and no job starts before the last. Fewer make the
@@ -143,3 +146,32 @@ class JobFiles:
 def parse_manifest(content: bytes) -> frozenset[str]:
     """The object paths of a manifest."""
     return frozenset(line for line in content.decode("utf-8").split("\n") if line)
+
+
+# Of the commit protocols of Hadoop, S3A, Spark and Databricks. They leave these behind when a job
+# dies, and readers of a table skip them.
+LITTER_NAMES = frozenset({"_SUCCESS", "_temporary", "_started"})
+LITTER_SEGMENT_PREFIXES = ("__magic", ".spark-staging-", "_temporary-", "_started_", "_committed_")
+
+
+def is_job_litter(path: str) -> bool:
+    """Whether an object is left over from a commit protocol and no part of any table.
+
+    Directory markers (a trailing slash), `_SUCCESS`, task directories, Hadoop's hidden `.crc`
+    files. A `_delta_log` with its own checksums is part of a table.
+    """
+    if path.endswith("/"):
+        return True
+    segments = path.split("/")
+    name = segments[-1]
+    if name.startswith(".") and name.endswith(".crc"):
+        return True
+    return any(
+        segment in LITTER_NAMES or segment.startswith(LITTER_SEGMENT_PREFIXES)
+        for segment in segments
+    )
+
+
+def is_foreign_write(path: str, prefix: str) -> bool:
+    """Whether a Spark task may not write there: outside the prefix, or a reserved path."""
+    return is_reserved_object(path) or not path.startswith(listing_prefix(prefix))

@@ -1,93 +1,24 @@
-"""Names and identities in lakeFS: references, logical executions, tags, staging branches.
+"""Logical executions: all retries of one scheduled task on one input, their key and their tags.
 
-A logical execution is all retries of one scheduled task on one input. `find_epoch` finds the
-attempt it counts from, `execution_key` names it, `decision_tag` and `attempt_mark_tag` are its
-tags, and `staging_branch_name` is the branch of one attempt. Values of this file are resolved
-already: nothing here asks a server.
+`find_epoch` finds the attempt that an execution counts from, `execution_key` names it,
+`decision_tag` and `attempt_mark_tag` are its tags. Nothing here asks a server.
 """
 
 import json
-import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from hashlib import sha256
-from types import MappingProxyType
+from dataclasses import dataclass
 from typing import NewType
 
-from perago.domain.attempt import AttemptSnapshot, ExecutionId
-
-RepositoryId = NewType("RepositoryId", str)
-BranchName = NewType("BranchName", str)
-TagName = NewType("TagName", str)
-CommitId = NewType("CommitId", str)
-
-# No name may be one of these: in a path they mean "here" and "above", or vanish, so a client or a
-# proxy would turn a question about a branch into one about its repository, and so would a deletion.
-IMPOSSIBLE_NAMES = frozenset({"", ".", ".."})
-
-NO_METADATA: Mapping[str, str] = MappingProxyType({})
-
-
-@dataclass(frozen=True, slots=True)
-class WorkspaceReference:
-    """What a task's input names: the target branch and the commit the attempt starts from."""
-
-    repository: RepositoryId
-    branch: BranchName
-    ref: CommitId
-
-
-@dataclass(frozen=True, slots=True)
-class StagedReference:
-    """A staged commit with the private branch that keeps its data: always all three."""
-
-    repository: RepositoryId
-    branch: BranchName
-    commit: CommitId
-
-
-@dataclass(frozen=True, slots=True)
-class CommitRecord:
-    """One immutable commit as lakeFS answers it; the first parent is the history it stands on."""
-
-    commit: CommitId
-    parents: tuple[CommitId, ...]
-    metadata: Mapping[str, str] = field(default_factory=lambda: NO_METADATA)
-    message: str = ""
-    metarange: str = ""
-    created_at: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class FirstParentWalk:
-    """First parents from a head downwards, the head first.
-
-    `commits` ends with the commit that was looked for when `reached` is true; otherwise the walk
-    ran to the root or, when `truncated` is true, to the bound of the question.
-    """
-
-    commits: tuple[CommitRecord, ...]
-    reached: bool
-    truncated: bool = False
-
-    @property
-    def head(self) -> CommitRecord:
-        """The commit the walk started from."""
-        return self.commits[0]
-
-    @property
-    def above(self) -> tuple[CommitRecord, ...]:
-        """The commits on top of the one looked for, newest first; all of them if not reached."""
-        return self.commits[:-1] if self.reached else self.commits
-
+from perago.domain.attempt import AttemptSnapshot
+from perago.domain.lakefs import CommitId, CommitRecord, TagName, WorkspaceReference
+from perago.domain.names import (
+    ATTEMPT_MARK_PREFIX,
+    DECISION_TAG_PREFIX,
+    short_hash,
+    workflow_segment,
+)
 
 LogicalExecutionKey = NewType("LogicalExecutionKey", str)
-
-DECISION_TAG_PREFIX = "perago-settled-"
-ATTEMPT_MARK_PREFIX = "perago-attempt-"
-# Ids that may stand in a tag as they are; Conductor's own are UUIDs. Any other id is hashed,
-# because a tag may hold no `/`, and a long id would leave no room for the key.
-_PLAIN_WORKFLOW_ID = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,11 +231,6 @@ def parse_attempt_mark(tag: TagName) -> AttemptMark | None:
     return AttemptMark(parts[2], int(parts[3]))
 
 
-def workflow_segment(workflow_id: str) -> str:
-    """How a workflow stands in the names of its decisions and marks."""
-    return workflow_id if _PLAIN_WORKFLOW_ID.fullmatch(workflow_id) else short_hash(workflow_id)
-
-
 def workflow_of_tag(tag: TagName) -> str | None:
     """The workflow segment of a decision or a mark; None for a name that is neither.
 
@@ -315,72 +241,3 @@ def workflow_of_tag(tag: TagName) -> str | None:
         if tag.startswith(prefix) and len(parts) == others + 1 and parts[0]:
             return parts[0]
     return None
-
-
-def short_hash(*parts: str) -> str:
-    """32 hexadecimal digits; the parts are length-prefixed, so that they cannot run together."""
-    text = "".join(f"{len(part)}:{part}" for part in parts)
-    return sha256(text.encode()).hexdigest()[:32]
-
-
-STAGING_BRANCH_PREFIX = "perago-staging-"
-# Three UUIDs and the numbers take 160; the rest is for the reference name. Only that is cut,
-# because garbage collection reads owner and age from the others. A scratch branch appends 18 more,
-# and lakeFS 1.86 has taken such a name of 268. A lower limit would cut names that people read.
-NAME_CHARACTERS_MAX = 250
-ID_CHARACTERS_MAX = 36
-"""Conductor's ids are UUIDs; only where a name is too long is a longer id replaced by its hash."""
-
-_ILLEGAL = re.compile(r"[^A-Za-z0-9_-]+")
-
-
-def staging_branch_name(attempt: AttemptSnapshot, execution_id: ExecutionId) -> BranchName:
-    """Name the staging branch of one execution."""
-    workflow, task, execution = (
-        _segment(text) for text in (attempt.workflow_id, attempt.task_id, execution_id)
-    )
-    reference = _segment(attempt.reference_name)
-    name = _written(attempt, workflow, reference, task, execution)
-    if len(name) <= NAME_CHARACTERS_MAX:
-        return BranchName(name)
-    workflow, task, execution = (
-        text if len(text) <= ID_CHARACTERS_MAX else short_hash(text)
-        for text in (workflow, task, execution)
-    )
-    room = NAME_CHARACTERS_MAX - len(_written(attempt, workflow, "", task, execution))
-    digest = short_hash(attempt.workflow_id, attempt.reference_name, name)
-    kept = reference[: max(room - len(digest) - 1, 0)]
-    return BranchName(_written(attempt, workflow, f"{kept}-{digest}"[-room:], task, execution))
-
-
-def staging_branches_of_workflow(workflow_id: str) -> str:
-    """Prefix of the staging branches of a workflow, and of others whose ids begin with its id."""
-    return f"{STAGING_BRANCH_PREFIX}{_segment(workflow_id)}-"
-
-
-def is_staging_branch_of(name: str, attempt: AttemptSnapshot) -> bool:
-    """Whether a name is that of a staging branch of this attempt's task, by whichever attempt.
-
-    A name of full length may be cut in the reference name; then the workflow has to do.
-    """
-    workflow, reference = _segment(attempt.workflow_id), _segment(attempt.reference_name)
-    if name.startswith(f"{STAGING_BRANCH_PREFIX}{workflow}-{reference}-seq-"):
-        return True
-    cut = (workflow, short_hash(workflow))
-    begins = tuple(f"{STAGING_BRANCH_PREFIX}{each}-" for each in cut)
-    return len(name) == NAME_CHARACTERS_MAX and name.startswith(begins)
-
-
-def _written(
-    attempt: AttemptSnapshot, workflow: str, reference: str, task: str, execution: str
-) -> str:
-    return (
-        f"{STAGING_BRANCH_PREFIX}{workflow}-{reference}"
-        f"-seq-{attempt.seq}-iteration-{attempt.iteration}"
-        f"-task-id-{task}-retry-{attempt.retry_count}-exec-{execution}"
-    )
-
-
-def _segment(text: str) -> str:
-    """Replace what a branch name cannot hold; an empty rest is `unknown`."""
-    return _ILLEGAL.sub("-", text).strip("-_") or "unknown"

@@ -1,18 +1,17 @@
-"""Names of canary, scratch and run branches, of relocation tags, and of what Spark leaves behind.
+"""Names of the branches that Perago makes, and how the names of its tags begin.
 
-Staging branches, decision tags and attempt marks are named in `logical_execution`. Everything here
-carries the execution id of its maker, because only an execution id in a name tells the age: garbage
-collection has to know it also of a branch on which nothing was committed yet. `is_job_litter` and
-`is_foreign_write` judge objects that a Spark task wrote.
+Decision tags and attempt marks are made in `logical_execution`, runs in `run`. A name here carries
+the execution id of its maker, because only an execution id in a name tells the age of a branch:
+garbage collection has to know it also of one on which nothing was committed yet.
 """
 
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from hashlib import sha256
 
-from perago.domain.attempt import ExecutionId
-from perago.domain.logical_execution import STAGING_BRANCH_PREFIX, BranchName, CommitId, TagName
-from perago.domain.paths import is_reserved_object, listing_prefix
+from perago.domain.attempt import AttemptSnapshot, ExecutionId
+from perago.domain.lakefs import BranchName, CommitId, TagName
 
 # Prefixes are how garbage collection finds what is Perago's, also of older releases: none may
 # change.
@@ -20,7 +19,10 @@ CANARY_BRANCH_PREFIX = "perago-canary-"
 _PROTECTED_CANARY_PREFIX = f"{CANARY_BRANCH_PREFIX}protected-"
 PROTECTED_CANARIES = f"{_PROTECTED_CANARY_PREFIX}*"  # as a protection rule
 RELOCATED_TAG_PREFIX = "perago-relocated-"
+DECISION_TAG_PREFIX = "perago-settled-"
+ATTEMPT_MARK_PREFIX = "perago-attempt-"
 
+STAGING_BRANCH_PREFIX = "perago-staging-"
 SCRATCH_BRANCH_PREFIX = "perago-scratch-"
 RUN_BRANCH_PREFIX = "perago-run-"
 PRIVATE_BRANCH_PREFIXES = (
@@ -30,6 +32,9 @@ PRIVATE_BRANCH_PREFIXES = (
     CANARY_BRANCH_PREFIX,
 )
 
+# Ids that may stand in a tag as they are; Conductor's own are UUIDs. Any other id is hashed,
+# because a tag may hold no `/`, and a long id would leave no room for the key.
+_PLAIN_WORKFLOW_ID = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 # What version 7 of a UUID leaves beside 48 bits of time: 12 and 62, of which two are given up so
 # that the digit with the variant is always 8.
 CHANCE_BITS = 72
@@ -38,6 +43,17 @@ _EXECUTION_ID = re.compile(
 )
 # The beginning of a commit id, 12 digits, as `scratch_branch` writes it.
 _SCRATCH = re.compile(r"(?P<staging>.+)-onto-[0-9a-f]{12}")
+
+
+def short_hash(*parts: str) -> str:
+    """32 hexadecimal digits; the parts are length-prefixed, so that they cannot run together."""
+    text = "".join(f"{len(part)}:{part}" for part in parts)
+    return sha256(text.encode()).hexdigest()[:32]
+
+
+def workflow_segment(workflow_id: str) -> str:
+    """How a workflow stands in the names of its decisions and marks."""
+    return workflow_id if _PLAIN_WORKFLOW_ID.fullmatch(workflow_id) else short_hash(workflow_id)
 
 
 def execution_id_at(milliseconds: int, chance: int) -> ExecutionId:
@@ -104,6 +120,68 @@ def staging_of(branch: BranchName) -> BranchName:
     return BranchName(scratch["staging"]) if scratch else branch
 
 
+# Three UUIDs and the numbers take 160; the rest is for the reference name. Only that is cut,
+# because garbage collection reads owner and age from the others. A scratch branch appends 18 more,
+# and lakeFS 1.86 has taken such a name of 268. A lower limit would cut names that people read.
+NAME_CHARACTERS_MAX = 250
+ID_CHARACTERS_MAX = 36
+"""Conductor's ids are UUIDs; only where a name is too long is a longer id replaced by its hash."""
+
+_ILLEGAL = re.compile(r"[^A-Za-z0-9_-]+")
+
+
+def staging_branch_name(attempt: AttemptSnapshot, execution_id: ExecutionId) -> BranchName:
+    """Name the staging branch of one execution."""
+    workflow, task, execution = (
+        _segment(text) for text in (attempt.workflow_id, attempt.task_id, execution_id)
+    )
+    reference = _segment(attempt.reference_name)
+    name = _written(attempt, workflow, reference, task, execution)
+    if len(name) <= NAME_CHARACTERS_MAX:
+        return BranchName(name)
+    workflow, task, execution = (
+        text if len(text) <= ID_CHARACTERS_MAX else short_hash(text)
+        for text in (workflow, task, execution)
+    )
+    room = NAME_CHARACTERS_MAX - len(_written(attempt, workflow, "", task, execution))
+    digest = short_hash(attempt.workflow_id, attempt.reference_name, name)
+    kept = reference[: max(room - len(digest) - 1, 0)]
+    return BranchName(_written(attempt, workflow, f"{kept}-{digest}"[-room:], task, execution))
+
+
+def staging_branches_of_workflow(workflow_id: str) -> str:
+    """Prefix of the staging branches of a workflow, and of others whose ids begin with its id."""
+    return f"{STAGING_BRANCH_PREFIX}{_segment(workflow_id)}-"
+
+
+def is_staging_branch_of(name: str, attempt: AttemptSnapshot) -> bool:
+    """Whether a name is that of a staging branch of this attempt's task, by whichever attempt.
+
+    A name of full length may be cut in the reference name; then the workflow has to do.
+    """
+    workflow, reference = _segment(attempt.workflow_id), _segment(attempt.reference_name)
+    if name.startswith(f"{STAGING_BRANCH_PREFIX}{workflow}-{reference}-seq-"):
+        return True
+    cut = (workflow, short_hash(workflow))
+    begins = tuple(f"{STAGING_BRANCH_PREFIX}{each}-" for each in cut)
+    return len(name) == NAME_CHARACTERS_MAX and name.startswith(begins)
+
+
+def _written(
+    attempt: AttemptSnapshot, workflow: str, reference: str, task: str, execution: str
+) -> str:
+    return (
+        f"{STAGING_BRANCH_PREFIX}{workflow}-{reference}"
+        f"-seq-{attempt.seq}-iteration-{attempt.iteration}"
+        f"-task-id-{task}-retry-{attempt.retry_count}-exec-{execution}"
+    )
+
+
+def _segment(text: str) -> str:
+    """Replace what a branch name cannot hold; an empty rest is `unknown`."""
+    return _ILLEGAL.sub("-", text).strip("-_") or "unknown"
+
+
 _ID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 # Ids of 36 characters only: a reference name may hold anything, also `-seq-` and dashes, so ids of
 # any other form could not be cut out of the name with certainty. Then the commit is read.
@@ -138,32 +216,3 @@ def owner_by_name(branch: BranchName) -> StagingOwner | None:
         int(named["retry"]),
         named["execution"],
     )
-
-
-# Of the commit protocols of Hadoop, S3A, Spark and Databricks. They leave these behind when a job
-# dies, and readers of a table skip them.
-LITTER_NAMES = frozenset({"_SUCCESS", "_temporary", "_started"})
-LITTER_SEGMENT_PREFIXES = ("__magic", ".spark-staging-", "_temporary-", "_started_", "_committed_")
-
-
-def is_job_litter(path: str) -> bool:
-    """Whether an object is left over from a commit protocol and no part of any table.
-
-    Directory markers (a trailing slash), `_SUCCESS`, task directories, Hadoop's hidden `.crc`
-    files. A `_delta_log` with its own checksums is part of a table.
-    """
-    if path.endswith("/"):
-        return True
-    segments = path.split("/")
-    name = segments[-1]
-    if name.startswith(".") and name.endswith(".crc"):
-        return True
-    return any(
-        segment in LITTER_NAMES or segment.startswith(LITTER_SEGMENT_PREFIXES)
-        for segment in segments
-    )
-
-
-def is_foreign_write(path: str, prefix: str) -> bool:
-    """Whether a Spark task may not write there: outside the prefix, or a reserved path."""
-    return is_reserved_object(path) or not path.startswith(listing_prefix(prefix))

@@ -1,7 +1,7 @@
 """What became of an effect on the target branch, and how a task's result is stored in commits.
 
-`Unknown` is a value of its own: treating a lost answer as "did not happen" publishes twice. The
-answers of lakeFS to a merge and to a relocation are values too. `split_result` and `join_result`
+The answers of lakeFS to a merge and to a relocation are values. `NoAnswer` is one of its own:
+treating a lost answer as "did not happen" publishes twice. `split_result` and `join_result`
 carry a result through commit metadata, so that a retry finds it without running the function.
 """
 
@@ -15,7 +15,7 @@ from typing import TypeAlias, cast
 
 from perago.domain.commit_metadata import RESULT, RESULT_PART, RESULT_PARTS
 from perago.domain.errors import DamagedResultError, ResultNotStorableError, ResultTooLargeError
-from perago.domain.logical_execution import CommitId
+from perago.domain.lakefs import CommitId
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,16 +36,6 @@ class NotPublished:
 
 
 @dataclass(frozen=True, slots=True)
-class Unknown:
-    """The request left and its outcome is not known yet; `reason` is what was seen."""
-
-    reason: str
-
-
-PublicationOutcome: TypeAlias = Published | NotPublished | Unknown
-
-
-@dataclass(frozen=True, slots=True)
 class Merged:
     """200: the merge made this commit."""
 
@@ -53,66 +43,46 @@ class Merged:
 
 
 @dataclass(frozen=True, slots=True)
-class HeadMoved:
+class _Said:
+    """An answer of which the server's words are all that is kept."""
+
+    text: str
+
+
+class HeadMoved(_Said):
     """412 with our hook's text: the target's head is not the expected one."""
 
-    text: str
 
-
-@dataclass(frozen=True, slots=True)
-class RefusedByHook:
+class RefusedByHook(_Said):
     """412 without our text: a hook that is not ours refused."""
 
-    text: str
 
-
-@dataclass(frozen=True, slots=True)
-class BrokenActions:
+class BrokenActions(_Said):
     """Another `hook aborted` that is an answer: a file under `_lakefs_actions/` cannot be used."""
 
-    text: str
 
-
-@dataclass(frozen=True, slots=True)
-class MergeConflict:
+class MergeConflict(_Said):
     """409: a conflict, or a lost race (conflicts are computed before the hook runs)."""
 
-    text: str
 
-
-@dataclass(frozen=True, slots=True)
-class NoChanges:
+class NoChanges(_Said):
     """400 `no changes`: the staged commit is already an ancestor; never success."""
 
-    text: str
 
-
-@dataclass(frozen=True, slots=True)
-class DirtyTarget:
+class DirtyTarget(_Said):
     """400 dirty branch: another writer left uncommitted objects on the target."""
 
-    text: str
 
-
-@dataclass(frozen=True, slots=True)
-class TooManyTries:
+class TooManyTries(_Said):
     """423 or 429: the server gave up after its own retries; nothing happened."""
 
-    text: str
 
-
-@dataclass(frozen=True, slots=True)
-class MergeRefused:
+class MergeRefused(_Said):
     """Any other 4xx: the request was understood and refused."""
 
-    text: str
 
-
-@dataclass(frozen=True, slots=True)
-class NoAnswer:
+class NoAnswer(_Said):
     """499, 503, another 5xx, a time-out or a broken connection after the request left."""
-
-    text: str
 
 
 MergeAnswer: TypeAlias = (

@@ -18,13 +18,7 @@ from perago.domain.commit_metadata import (
 )
 from perago.domain.errors import PublishFenceError
 from perago.domain.fence import FenceState
-from perago.domain.logical_execution import (
-    NO_METADATA,
-    BranchName,
-    CommitId,
-    RepositoryId,
-    StagedReference,
-)
+from perago.domain.lakefs import NO_METADATA, BranchName, CommitId, RepositoryId, StagedReference
 from perago.domain.publication import (
     Decision,
     Effect,

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple, TypeAlias
 
-from perago.domain.logical_execution import (
+from perago.domain.lakefs import (
     CommitId,
     CommitRecord,
     FirstParentWalk,
@@ -133,7 +133,7 @@ EFFECT_LABELS: Mapping[type[Effect], str] = {
 
 
 class Promises(NamedTuple):
-    """How far each promise goes at one level; `guarantees.ROWS` has the promises as sentences."""
+    """How far each promise goes at one level; docs/guarantees.md has the promises as sentences."""
 
     never_lost: str
     never_overwritten: str

@@ -1,23 +1,31 @@
-"""A run: its key, the names made of it, and what `perago.begin` hands on to `perago.finish`.
+"""A run: its key, the names made of it, and what `perago.finish` may do with it.
 
-A workflow between these two tasks is a transaction: its tasks publish on the run branch, and the
-target shows all of it or nothing.
+A workflow from `perago.begin` to `perago.finish` is a transaction: its tasks publish on the run
+branch, and the target shows all of it or nothing. `decide_finish` is asked anew in each round,
+after the target was read. `find_publication_of_run` tells the commit that published a run, so that
+no run is published twice.
 """
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NewType
+from enum import StrEnum
+from typing import NewType, TypeAlias
 
+from perago.domain import commit_metadata as metadata
 from perago.domain.attempt import AttemptSnapshot
-from perago.domain.logical_execution import (
+from perago.domain.commit_metadata import PublicationIdentity
+from perago.domain.lakefs import (
     BranchName,
     CommitId,
+    CommitRecord,
+    FirstParentWalk,
     RepositoryId,
+    StagedReference,
     TagName,
-    short_hash,
-    workflow_segment,
 )
-from perago.domain.names import RUN_BRANCH_PREFIX
+from perago.domain.names import RUN_BRANCH_PREFIX, short_hash, workflow_segment
+from perago.domain.publication import Adopt
 
 RunKey = NewType("RunKey", str)
 
@@ -92,3 +100,194 @@ class Run:
     def run_branch(self) -> BranchName:
         """The branch to which its tasks publish."""
         return run_branch(self.key)
+
+
+def start_anew(repository: str, branch: str) -> str:
+    """The way out; the command shows the commit that the new workflow's input has to name.
+
+    Not that of a run branch: a workflow that started there would publish where no reader looks.
+    """
+    if key_of_run(branch) is not None:
+        return f"start a new workflow; `perago runs {repository}` lists the runs that are left"
+    return f"start a new workflow from the current head: `perago head {repository} {branch}`"
+
+
+class OnMoved(StrEnum):
+    """What to do when the target has moved since the run began."""
+
+    REFUSE = "refuse"
+    REBASE = "rebase"
+
+
+class History(StrEnum):
+    """Whether the commit on the target has the run's own commits as its second parent."""
+
+    MERGE = "merge"
+    SQUASH = "squash"
+
+
+@dataclass(frozen=True, slots=True)
+class FinishFacts:
+    """Facts of one moment: the run's branch was read before the target.
+
+    `run_head` is what the last task put out, `branch_head` the head of the run branch, None when
+    the branch is gone. `touched` says what keeps the run from being rebased. It is asked once the
+    table has said RebaseRun, because the answer takes a request for each 1,000 changes.
+    """
+
+    run: Run
+    run_head: CommitId
+    branch_head: CommitId | None
+    decided: bool
+    walk: FirstParentWalk
+    on_moved: OnMoved = OnMoved.REFUSE
+    touched: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NothingToPublish:
+    """No task of the run has published: the output is the base, and nothing is written."""
+
+
+@dataclass(frozen=True, slots=True)
+class MergeRun:
+    """Merge the run head into the target, which is at the base: lakeFS takes its tree exactly."""
+
+
+@dataclass(frozen=True, slots=True)
+class RebaseRun:
+    """Bring the run onto this head, prove what came out, and merge that."""
+
+    head: CommitId
+
+
+@dataclass(frozen=True, slots=True)
+class RunRefusal:
+    """Why the run cannot be published; no retry changes it."""
+
+    code: str
+    reason: str
+
+
+FinishDecision: TypeAlias = NothingToPublish | Adopt | MergeRun | RebaseRun | RunRefusal
+
+
+def decide_finish(facts: FinishFacts) -> FinishDecision:
+    """Choose what may be done now.
+
+    run branch:                     at the run head      elsewhere       gone
+    the target has the run          Adopt                Adopt           Adopt
+    the run head is the base        NothingToPublish     refused N001    NothingToPublish
+    target at the base              MergeRun             refused N001 *  refused N003
+    target moved, refuse            refused N004         refused N001 *  refused N003
+    target moved, rebase            RebaseRun            refused N001 *  refused N003
+    the same, a path touched twice  refused N005         refused N001 *  refused N003
+    the base left the target        refused F004, F005   refused N001 *  refused N003
+
+    * Not after the decision: it was made when the branch was at the run head, and stays.
+    A branch is removed after its run was published, and by `perago abandon`. The target is read
+    after the branch; so where the branch is gone and the run not there, it was given up.
+    """
+    published = find_publication_of_run(facts.run, facts.run_head, facts.walk)
+    if published is not None:
+        return Adopt(published)
+    if facts.branch_head not in {facts.run_head, None} and not facts.decided:
+        return _refuse_foreign_head(facts)
+    if facts.run_head == facts.run.base:
+        return NothingToPublish()
+    if facts.branch_head is None:
+        return _refuse_given_up(facts)
+    return _decide_by_target(facts)
+
+
+def _decide_by_target(facts: FinishFacts) -> FinishDecision:
+    """The lower half of the table."""
+    if not facts.walk.reached:
+        return _refuse_lost_base(facts)
+    if facts.walk.head.commit == facts.run.base:
+        return MergeRun()
+    if facts.on_moved is OnMoved.REFUSE:
+        return _refuse_moved(facts)
+    return RebaseRun(facts.walk.head.commit) if facts.touched is None else _refuse_touched(facts)
+
+
+def find_publication_of_run(
+    run: Run, run_head: CommitId, walk: FirstParentWalk
+) -> CommitRecord | None:
+    """Find the commit on the target that published this head of the run.
+
+    By the run's key and not by that of the execution: a rerun of `perago.finish` must not publish
+    the same run a second time. The first parent has to agree, because a cherry-pick copies metadata
+    and stands elsewhere; the second one is there only where the history was merged.
+    """
+    expected = {
+        metadata.RUN: run.key,
+        metadata.STAGING_COMMIT: run_head,
+        metadata.TARGET_BRANCH: run.branch,
+    }
+    for record in walk.above if walk.reached else ():
+        on_its_head = record.parents[:1] == (record.metadata.get(metadata.EXPECTED_HEAD),)
+        if on_its_head and expected.items() <= record.metadata.items():
+            return record
+    return None
+
+
+def run_metadata(
+    identity: PublicationIdentity,
+    run: Run,
+    *,
+    run_head: CommitId,
+    expected_head: CommitId,
+    tasks: int,
+) -> Mapping[str, str]:
+    """Metadata of the commit that publishes a run; `tasks` is how many tasks published on it."""
+    staged = StagedReference(run.repository, run.run_branch, run_head)
+    return {
+        **metadata.confirm_metadata(identity, staged=staged, expected_head=expected_head),
+        metadata.RUN: run.key,
+        metadata.RUN_TASKS: str(tasks),
+        metadata.WORKFLOW_ID: identity.attempt.workflow_id,
+    }
+
+
+def _refuse_foreign_head(facts: FinishFacts) -> RunRefusal:
+    branch = facts.run.run_branch
+    text = (
+        f"the workspace is at {facts.run_head}, and the run branch {branch} at "
+        f"{facts.branch_head}: hand on the output of the last task, or `lakectl log "
+        f"lakefs://{facts.run.repository}/{branch}` shows who else wrote to it"
+    )
+    return RunRefusal("PRG-N001", text)
+
+
+def _refuse_given_up(facts: FinishFacts) -> RunRefusal:
+    run = facts.run
+    text = f"the run branch {run.run_branch} is gone and the run is not on {run.branch}"
+    return RunRefusal(
+        "PRG-N003", f"{text}: it was given up; {start_anew(run.repository, run.branch)}"
+    )
+
+
+def _refuse_lost_base(facts: FinishFacts) -> RunRefusal:
+    run, head = facts.run, facts.walk.head.commit
+    if facts.walk.truncated:
+        text = f"{run.branch} advanced beyond supported publish range, to {head}"
+        return RunRefusal("PRG-F004", f"{text}; {start_anew(run.repository, run.branch)}")
+    text = f"{run.branch} is at {head} and no longer contains base {run.base} of the run"
+    return RunRefusal("PRG-F005", f"{text}; {start_anew(run.repository, run.branch)}")
+
+
+def _refuse_moved(facts: FinishFacts) -> RunRefusal:
+    text = f"{_moved(facts)}; {start_anew(facts.run.repository, facts.run.branch)}"
+    return RunRefusal("PRG-N004", f'{text}, or give finish on_moved="rebase"')
+
+
+def _refuse_touched(facts: FinishFacts) -> RunRefusal:
+    text = f"{_moved(facts)}, and the run cannot be rebased: {facts.touched}"
+    return RunRefusal("PRG-N005", f"{text}; {start_anew(facts.run.repository, facts.run.branch)}")
+
+
+def _moved(facts: FinishFacts) -> str:
+    run, walk = facts.run, facts.walk
+    writer = metadata.written_by(walk.head, "")
+    return f"{run.branch} moved from base {run.base} to {walk.head.commit}; {writer}"

@@ -8,31 +8,10 @@ of one. Safe only with the fence installed, which is checked before the task fun
 from dataclasses import dataclass
 from typing import TypeAlias, assert_never
 
-from perago.domain.commit_metadata import (
-    EXECUTION_ID,
-    EXPECTED_HEAD,
-    LOGICAL_EXECUTION_KEY,
-    LOGICAL_TASK_KEY,
-    POLICY,
-    TARGET_BRANCH,
-    other_writer,
-)
-from perago.domain.logical_execution import CommitId, CommitRecord, FirstParentWalk
-from perago.domain.outcome import (
-    BrokenActions,
-    DirtyTarget,
-    HeadMoved,
-    MergeAnswer,
-    MergeConflict,
-    Merged,
-    MergeRefused,
-    NoAnswer,
-    NoChanges,
-    NotPublished,
-    Published,
-    RefusedByHook,
-    TooManyTries,
-)
+from perago.domain import commit_metadata as metadata
+from perago.domain import outcome
+from perago.domain.lakefs import CommitId, CommitRecord, FirstParentWalk
+from perago.domain.outcome import NotPublished, Published
 from perago.domain.publication import (
     Adopt,
     Decision,
@@ -43,7 +22,7 @@ from perago.domain.publication import (
     PublicationFacts,
     Refusal,
 )
-from perago.domain.run import key_of_run
+from perago.domain.run import start_anew
 
 _STALE = "yes, within one logical execution; not after a rerun, a restart or a human's hard reset"
 PROMISES = (
@@ -94,9 +73,9 @@ def find_publication(facts: PublicationFacts) -> CommitRecord | None:
     above = facts.walk.above
     candidates = above if facts.isolation is Isolation.PREFIX else above[-1:]
     for record in candidates:
-        mine = record.metadata.get(LOGICAL_EXECUTION_KEY) == facts.execution_key
-        here = record.metadata.get(TARGET_BRANCH) == facts.workspace.branch
-        if mine and here and record.parents == (record.metadata.get(EXPECTED_HEAD),):
+        mine = record.metadata.get(metadata.LOGICAL_EXECUTION_KEY) == facts.execution_key
+        here = record.metadata.get(metadata.TARGET_BRANCH) == facts.workspace.branch
+        if mine and here and record.parents == (record.metadata.get(metadata.EXPECTED_HEAD),):
             return record
     return None
 
@@ -109,8 +88,8 @@ def _publish_on_head(facts: PublicationFacts) -> Decision:
 
 def _refuse(facts: PublicationFacts) -> Refusal:
     head, branch = facts.walk.head, facts.workspace.branch
-    code = "PRG-F002"
-    if facts.child_of_input and head.metadata.get(LOGICAL_TASK_KEY) == facts.logical_task_key:
+    code, owner = "PRG-F002", head.metadata.get(metadata.LOGICAL_TASK_KEY)
+    if facts.child_of_input and owner == facts.logical_task_key:
         more = _who_of_us(facts)
     elif facts.walk.truncated:
         code, more = "PRG-F004", f"{branch} advanced beyond supported publish range"
@@ -120,7 +99,7 @@ def _refuse(facts: PublicationFacts) -> Refusal:
     elif facts.isolation is Isolation.PREFIX:
         more = "an object under the prefix or a reserved one has changed since the input"
     else:
-        more = other_writer(facts.walk.above, facts.logical_task_key)
+        more = metadata.other_writer(facts.walk.above, facts.logical_task_key)
     text = f"{facts.refusal_reason()}; {more}; {start_anew(facts.workspace.repository, branch)}"
     return Refusal(code, text, facts.workspace.ref, head)
 
@@ -129,20 +108,10 @@ def _who_of_us(facts: PublicationFacts) -> str:
     """Say which publication of this task stands on the input, and what helps."""
     if find_publication(facts) is not None:
         return "an earlier attempt published changes, and this one has none"
-    policy = facts.walk.head.metadata.get(POLICY, "unknown")
+    policy = facts.walk.head.metadata.get(metadata.POLICY, "unknown")
     if policy == "settled":
         return "another execution of this task published it"
     return f"published by policy {policy} (retry under {policy})"
-
-
-def start_anew(repository: str, branch: str) -> str:
-    """The way out; the command shows the commit that the new workflow's input has to name.
-
-    Not that of a run branch: a workflow that started there would publish where no reader looks.
-    """
-    if key_of_run(branch) is not None:
-        return f"start a new workflow; `perago runs {repository}` lists the runs that are left"
-    return f"start a new workflow from the current head: `perago head {repository} {branch}`"
 
 
 # The deadline ends the looking; this ends it also where a clock stands still. The specification
@@ -183,7 +152,7 @@ AfterMerge: TypeAlias = Published | LookAgain | NotPublished | Unanswered
 AfterLook: TypeAlias = Published | SendAgain | NotPublished | KeepLooking
 
 
-def after_merge(answer: MergeAnswer) -> AfterMerge:
+def after_merge(answer: outcome.MergeAnswer) -> AfterMerge:
     """Conclude from a merge's answer.
 
     200                    Published (after the parents check)
@@ -197,23 +166,23 @@ def after_merge(answer: MergeAnswer) -> AfterMerge:
     anything else          unanswered, also a hook that lakeFS could not read or log
     """
     match answer:
-        case Merged(commit):
+        case outcome.Merged(commit):
             return Published(commit)
-        case HeadMoved(text) | MergeConflict(text) | TooManyTries(text):
+        case outcome.HeadMoved(text) | outcome.MergeConflict(text) | outcome.TooManyTries(text):
             return LookAgain(text)
-        case RefusedByHook(text):
+        case outcome.RefusedByHook(text):
             return NotPublished("PRG-F010", f"a pre-merge hook refused the publication: {text}")
-        case BrokenActions(text):
+        case outcome.BrokenActions(text):
             reason = f"a file under _lakefs_actions/ is broken: {text}"
             return NotPublished("PRG-F011", reason, is_of_the_commit=True)
-        case NoChanges(text):
+        case outcome.NoChanges(text):
             reason = f"the staged commit was merged before: {text}"
             return NotPublished("PRG-F012", reason, is_of_the_commit=True)
-        case DirtyTarget(text):
+        case outcome.DirtyTarget(text):
             return NotPublished("PRG-F013", f"the target has uncommitted objects: {text}")
-        case MergeRefused(text):
+        case outcome.MergeRefused(text):
             return NotPublished("PRG-L003", f"lakeFS refused the merge: {text}")
-        case NoAnswer(text):
+        case outcome.NoAnswer(text):
             return Unanswered(text)
         case _:
             assert_never(answer)
@@ -233,7 +202,7 @@ def look_after_merge(
     that was cut proves nothing about what is below.
     """
     for record in reversed(walk.above):
-        if record.metadata.get(EXECUTION_ID) == execution_id:
+        if record.metadata.get(metadata.EXECUTION_ID) == execution_id:
             return Published(record.commit)
     head = walk.head.commit
     if head == expected_head:

@@ -127,18 +127,6 @@ class FoundFile(NamedTuple):
     problem: str | None = None
 
 
-class ReadFile(NamedTuple):
-    """One suspect that was read, beside what it was when it was materialised."""
-
-    path: str
-    md5: str = ""
-    size: int = 0
-    base_md5: str | None = None
-    base_size: int | None = None
-    content_type: str | None = None
-    metadata: Mapping[str, str] | None = None
-
-
 class PlanKind(StrEnum):
     """What becomes of a path."""
 
@@ -158,24 +146,6 @@ class PlannedChange(NamedTuple):
     content_type: str | None = None
     metadata: Mapping[str, str] | None = None
     is_new: bool = False
-
-
-class WrittenBatch(NamedTuple):
-    """What one batch of a plan wrote."""
-
-    objects: int = 0
-    bytes: int = 0
-    reused: int = 0
-    requests: int = 0
-    problem: str | None = None
-
-
-class SeenChange(NamedTuple):
-    """One uncommitted path of a staging branch, by its object path."""
-
-    path: str
-    kind: str = ""
-    problem: str | None = None
 
 
 class Folder(NamedTuple):

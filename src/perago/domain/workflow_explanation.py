@@ -29,7 +29,7 @@ from perago.domain.attempt_history import (
 )
 from perago.domain.commit_metadata import LOGICAL_TASK_KEY, RUN, RUN_TASKS
 from perago.domain.error_codes import commands_in, filled, find_code
-from perago.domain.logical_execution import CommitId, CommitRecord
+from perago.domain.lakefs import CommitId, CommitRecord
 from perago.domain.names import RUN_BRANCH_PREFIX
 
 # The reason is a part of the first of three sentences, and has to leave the other two in sight. The
@@ -339,32 +339,31 @@ _TO_DO = {
     Situation.LOST: "Look why its worker did not answer in time, then retry the workflow",
     Situation.STOPPED: "Find out who stopped it, then retry the workflow",
 }
-_CONDUCTOR = "$PERAGO_CONDUCTOR/workflow"
+# In every other situation the workflow is retried.
+_COMMANDS = {
+    Situation.UNKNOWN: "perago attempts WORKFLOW --repo REPO --tree",
+    Situation.NOTHING_BEGAN: 'curl "$PERAGO_CONDUCTOR/workflow/WORKFLOW"',
+    Situation.COMPLETED: "lakectl log lakefs://REPO/BRANCH",
+    Situation.QUEUED: "perago start MODULE",
+    Situation.RUNS: "perago attempts WORKFLOW",
+    Situation.RETRIES: "perago attempts WORKFLOW",
+    Situation.PAUSED: 'curl -X PUT "$PERAGO_CONDUCTOR/workflow/WORKFLOW/resume"',
+}
+_RETRY = 'curl -X POST "$PERAGO_CONDUCTOR/workflow/WORKFLOW/retry"'
 
 
 def _next(
     situation: Situation, names: Mapping[str, str], last: AttemptEvidence | None
 ) -> tuple[str, str]:
     """What to do, and the command that does it or shows the next fact."""
-    identity = names["WORKFLOW"]
-    look = f"perago attempts {identity}"
-    commands = {
-        Situation.UNKNOWN: filled(f"{look} --repo REPO --tree", names),
-        Situation.NOTHING_BEGAN: f'curl "{_CONDUCTOR}/{identity}"',
-        Situation.COMPLETED: filled("lakectl log lakefs://REPO/BRANCH", names),
-        Situation.QUEUED: "perago start MODULE",
-        Situation.RUNS: look,
-        Situation.RETRIES: look,
-        Situation.PAUSED: f'curl -X PUT "{_CONDUCTOR}/{identity}/resume"',
-    }
+    command = filled(_COMMANDS.get(situation, _RETRY), names)
     to_do, domain = _TO_DO.get(situation, ""), _domain(last)
     if situation is Situation.QUEUED and domain:
-        commands[situation] += f" --domain {shlex.quote(domain)}"
+        command += f" --domain {shlex.quote(domain)}"
         to_do = (
             f"Start a worker with --domain {domain}, because one without it polls another queue;"
             " `perago doctor MODULE` shows which workers poll this one"
         )
-    retry = f'curl -X POST "{_CONDUCTOR}/{identity}/retry"'
     row = find_code(last.code) if last is not None and last.code else None
     if situation in {Situation.REFUSED, Situation.RETRIES} and row is not None:
         # A module may have several tasks, and only the workflow tells which one is meant.
@@ -376,7 +375,7 @@ def _next(
         if not first.startswith("perago head ") or submit is None:
             return remedy, first
         return f"{remedy} `{submit}` does both; add the same --params.", submit
-    return f"{to_do}.", commands.get(situation, retry)
+    return f"{to_do}.", command
 
 
 def _names(

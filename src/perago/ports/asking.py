@@ -9,7 +9,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TypeVar, final
 
-from perago.domain.logical_execution import CommitId, RepositoryId
+from perago.domain.lakefs import CommitId, RepositoryId
 from perago.ports.errors import OutcomeUnknownError, ServiceError, UnavailableError
 from perago.ports.lakefs import (
     BranchPage,

@@ -10,6 +10,7 @@ answer was lost, what the next request meets says nothing about the first.
 """
 
 import errno
+import os
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -161,8 +162,10 @@ class LocalDiskError(ServiceError):
     @classmethod
     def of(cls, path: str | Path, error: OSError) -> Self:
         """The error for one refusal: where, what, and the remedy where there is one."""
-        where = error.filename if error.filename is not None else path
-        reason = (error.strerror or type(error).__name__).lower()
+        named = os.fsdecode(error.filename) if isinstance(error.filename, str | bytes) else ""
+        # A name without a folder is one of a call on an open directory: it leads a reader nowhere.
+        where = named if os.sep in named else path
+        reason = error.strerror.lower() if error.strerror else str(error) or type(error).__name__
         remedy = _DISK_REMEDIES.get(error.errno or 0)
         refused = cls(f"{where}: {reason}" + (f"; {remedy}" if remedy else ""))
         refused.is_full = error.errno in DISK_FULL

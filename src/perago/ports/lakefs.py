@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol, TypeAlias
 
-from perago.domain.logical_execution import (
+from perago.domain.lakefs import (
     NO_METADATA,
     BranchName,
     CommitId,

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from perago.domain.logical_execution import NO_METADATA, BranchName, RepositoryId
+from perago.domain.lakefs import NO_METADATA, BranchName, RepositoryId
 
 DEFAULT_CONTENT_TYPE = "application/octet-stream"
 # lakeFS's own limits of one request. Fewer are more requests: 1,500 deletions took 0.3 s in bulk

@@ -7,7 +7,7 @@ the heartbeats, which must be ended before the terminal update is sent.
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, final
 
 from perago.domain.attempt import AttemptSnapshot, ExecutionId
 from perago.domain.hand_back import Cause
@@ -185,3 +185,16 @@ class Lease(Protocol):
     async def end(self) -> None:
         """Stop the heartbeats and wait for the one under way."""
         ...
+
+
+@final
+class NoLease(Lease):
+    """For an attempt that needs no heartbeat, because it is over before any could be due."""
+
+    @property
+    def last_beat(self) -> None:
+        """Nothing beats."""
+        return
+
+    async def end(self) -> None:
+        """There is nothing to wait for."""

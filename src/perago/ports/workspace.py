@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from perago.domain.attempt import AttemptSnapshot, ExecutionId
-from perago.domain.logical_execution import BranchName, CommitId, RepositoryId, StagedReference
+from perago.domain.lakefs import BranchName, CommitId, RepositoryId, StagedReference
 from perago.domain.retention import Owner
 from perago.domain.sync_plan import FileFacts, SyncPlan
 
@@ -347,7 +347,7 @@ class SparkWorkspace(Protocol):
 
 
 class Phase(StrEnum):
-    """What an attempt emits: its steps in their order, and two events that may come at any time."""
+    """What an attempt emits: its steps in their order; the last four may come at any time."""
 
     STARTED = "started"
     POLICY = "policy"

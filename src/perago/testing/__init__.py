@@ -42,11 +42,10 @@ if TYPE_CHECKING:
         unavailable,
         zombie,
     )
-    from perago.testing.memory_servers import MemoryServers
     from perago.testing.remote_servers import RealServers, RemoteServers
-    from perago.testing.servers import Repository
+    from perago.testing.servers import MemoryServers, Repository
     from perago.testing.story import Story, WorkflowRun
-    from perago.testing.trial.trial_run import GuardrailVerdict, TaskRun
+    from perago.testing.trial import GuardrailVerdict, TaskRun
 
 __all__ = [
     "ANY_CALL",
@@ -94,29 +93,22 @@ __all__ = [
     "zombie",
 ]
 
+# Where the names live; all others are in `faults`.
 _HOMES = {
-    "perago.testing.trial.trial_run": "GuardrailVerdict TaskRun",
-    "perago.testing.attempt_story": "AttemptStory",
-    "perago.testing.definitions": "fork fork_branch sequence",
-    "perago.testing.environment": "PeragoEnvironment TaskEnvironment",
-    "perago.testing.faults": (
-        "ANY_CALL POINTS Answer ArriveLate Crash Drain ExpireLease Fault ForeignCommit LoseAnswer "
-        "LoseRequest Meanwhile Moment Refuse Unavailable Zombie always answer arrive_late crash "
-        "drain expire_lease foreign_commit lose_answer lose_request meanwhile refuse unavailable "
-        "zombie"
-    ),
-    "perago.testing.memory_servers": "MemoryServers",
-    "perago.testing.remote_servers": "RemoteServers RealServers",
-    "perago.testing.servers": "Repository",
-    "perago.testing.story": "Story WorkflowRun",
+    "attempt_story": "AttemptStory",
+    "definitions": "fork fork_branch sequence",
+    "environment": "PeragoEnvironment TaskEnvironment",
+    "remote_servers": "RealServers RemoteServers",
+    "servers": "MemoryServers Repository",
+    "story": "Story WorkflowRun",
+    "trial": "GuardrailVerdict TaskRun",
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
 
 
 def __getattr__(name: str) -> object:
-    home = _HOME_OF.get(name)
-    if home is None:
+    if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value: object = getattr(import_module(home), name)
+    value: object = getattr(import_module(f"{__name__}.{_HOME_OF.get(name, 'faults')}"), name)
     globals()[name] = value
     return value

@@ -13,13 +13,14 @@ from perago.app.authoring.taskdef import build_taskdef
 from perago.app.authoring.workflow_definition import (
     child_definition,
     fork_definitions,
+    needs_transaction,
     sequence_definition,
 )
 from perago.app.runs.begin import BEGIN_TASK
 from perago.app.runs.built_in import BUILT_IN
 from perago.app.runs.finish import FINISH_TASK
 from perago.domain.attempt import AttemptRecord
-from perago.domain.finish import OnMoved
+from perago.domain.run import OnMoved
 
 
 def as_object(value: object) -> Mapping[str, object]:
@@ -90,7 +91,7 @@ def fork(
 
 def _moved(on_moved: str | None, *, transaction: bool) -> OnMoved | None:
     if on_moved is not None and not transaction:
-        raise ValueError("on_moved needs transaction=True: only a transaction looks for that")
+        raise ValueError(needs_transaction("on_moved", "transaction=True"))
     return None if on_moved is None else OnMoved(on_moved)
 
 

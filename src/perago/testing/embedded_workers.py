@@ -1,20 +1,24 @@
-"""One worker process of an environment: the real steps on ports with planned faults.
+"""Workers of an environment, each a process with one attempt on ports with planned faults.
 
-It has one attempt at a time. What an attempt does is the application's; what goes wrong is planned
-elsewhere.
+What an attempt does is the application's; what goes wrong is planned elsewhere. `run_captured` runs
+its task function in this thread, and `lakefs_ports` is the lakeFS that it asks; a trial uses both.
 """
 
 import asyncio
+import contextlib
+import io
+import logging
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from typing import final
 
 from perago.adapters.filesystem.attempt_directory import LocalAttemptDirectories
-from perago.adapters.memory.transport import MemoryTransport
+from perago.adapters.memory.lakefs_ports import MemoryTransport
 from perago.adapters.workspace.pipeline import LocalWorkspacePipeline
-from perago.adapters.workspace.staging import LocalDirectoryUploads
+from perago.adapters.workspace.staging import Staging
 from perago.app.attempt.context import (
     Attempt,
     AttemptPorts,
@@ -25,45 +29,38 @@ from perago.app.attempt.context import (
 from perago.app.attempt.patience import StopOrder
 from perago.app.attempt.run_attempt import run_attempt
 from perago.app.authoring.task_definition import TaskDefinition
-from perago.app.fence.trust import Canary, FenceTrust
-from perago.app.telemetry.listeners import AttemptEvents, AttemptListener
-from perago.app.worker.attempts import Order, WaitingOrder
+from perago.app.fence.trust import FenceTools, FenceTrust
+from perago.app.telemetry.listeners import AttemptEvents, AttemptListener, BodyObserver
+from perago.app.worker.bodies import Order, WaitingOrder
+from perago.app.worker.frames import sent_outcome
+from perago.app.worker.run_body import BodySurroundings, run_body
 from perago.domain.attempt import AttemptRecord
 from perago.domain.hand_back import Cause
-from perago.domain.logical_execution import RepositoryId
+from perago.domain.lakefs import RepositoryId
 from perago.domain.policy import PolicySetting
 from perago.ports.conductor import PollRequest, TerminalUpdate
 from perago.ports.installations import LakeFSInstallation
+from perago.ports.objects import ObjectTransport
 from perago.ports.system import Clock, Concurrency, Identities
-from perago.ports.task_body import BodyCall, BodyOutcome, BodyStopped, Lease, TaskBody
+from perago.ports.task_body import BodyCall, BodyOutcome, BodyStopped, NoLease, TaskBody
 from perago.ports.workspace import Phase
-from perago.testing.attempt_story import AttemptStory, StoryListener, begin_story
+from perago.testing.attempt_story import AttemptStory, EventKind, StoryListener, begin_story
 from perago.testing.definitions import target_of
 from perago.testing.fault_injector import (
     FaultInjector,
     ProcessDied,
-    RealMeans,
-    Surrounding,
     faulty_installation,
     faulty_port,
 )
-from perago.testing.faults import Fault, ForeignCommit, Until
+from perago.testing.faults import Drain, ExpireLease, Fault, ForeignCommit, Until
 from perago.testing.servers import Repository, Servers
 
+OUTPUT_LINES_MAX = 1000  # what a terminal scrolls back; the first lines say how it began
 DIED = "DIED"  # no status of Conductor, which learns of it only by the time-out
-
-
-@final
-class NoLease(Lease):
-    """Bodies take no time of the environment's clock, so nothing has to beat."""
-
-    @property
-    def last_beat(self) -> None:
-        """Nothing beats."""
-        return
-
-    async def end(self) -> None:
-        """Nothing beats."""
+# Far above what any test needs: a loop without an end becomes a failure with a text, not a test
+# that hangs until the time-out of the suite.
+ROUNDS_MAX = 100_000
+TURNS_MAX = 1_000_000
 
 
 @final
@@ -91,17 +88,93 @@ class WorkerClock(Clock):
             self.asleep = False
 
 
-@final
-class StoppableBody(TaskBody):
-    """The body of a worker that may be told to stop."""
+def fence_trust(
+    lakefs: LakeFSInstallation, identities: Identities, concurrency: Concurrency, clock: Clock
+) -> FenceTrust:
+    """What one process knows of the fences of a lakeFS."""
+    tools = FenceTools(lakefs.branches, lakefs.commits, lakefs.objects, identities)
+    return FenceTrust(tools, concurrency, clock)
 
-    def __init__(self, body: TaskBody, stop_order: StopOrder) -> None:
-        self._body = body
+
+def lakefs_ports(
+    lakefs: LakeFSInstallation,
+    concurrency: Concurrency,
+    trust: FenceTrust,
+    transport: ObjectTransport | None = None,
+) -> LakeFS:
+    """What an attempt asks of a lakeFS; without a transport bytes move by the port's own calls."""
+    transport = transport or MemoryTransport(lakefs.objects, concurrency)
+    return LakeFS(
+        branches=lakefs.branches,
+        commits=lakefs.commits,
+        tags=lakefs.tags,
+        objects=lakefs.objects,
+        repositories=lakefs.repositories,
+        pipeline=LocalWorkspacePipeline(lakefs.objects, lakefs.commits, concurrency, transport),
+        trust=trust,
+        known=KnownRepositories(lakefs.repositories, lakefs.branches, lakefs.commits),
+        uploads=Staging(lakefs.objects, lakefs.commits, transport, concurrency),
+    )
+
+
+@final
+class LineObserver(BodyObserver):
+    """Writes what a body says of its progress among its lines."""
+
+    def __init__(self, lines: io.StringIO) -> None:
+        self._lines = lines
+
+    def progressed(self, call: BodyCall, message: str, facts: Mapping[str, object]) -> None:
+        """Keep the message."""
+        del call
+        self._lines.write(f"{message} {dict(facts)}\n" if facts else f"{message}\n")
+
+
+def run_captured(task: TaskDefinition, call: BodyCall) -> tuple[BodyOutcome, list[str]]:
+    """Run one body; its outcome, and the first lines it printed and logged.
+
+    A result that an executor could not send to its parent is a failure here as well.
+    """
+    lines = io.StringIO()
+    log = logging.StreamHandler(lines)
+    log.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
+    root = logging.getLogger()
+    level = root.level
+    root.addHandler(log)
+    root.setLevel(min(level, logging.INFO))  # as a worker logs
+    try:
+        with contextlib.redirect_stdout(lines), contextlib.redirect_stderr(lines):
+            outcome = run_body(task, call, BodySurroundings(observer=LineObserver(lines)))
+    finally:
+        root.removeHandler(log)
+        root.setLevel(level)
+    _, outcome = sent_outcome(call, outcome)
+    return outcome, lines.getvalue().splitlines()[:OUTPUT_LINES_MAX]
+
+
+@final
+class InlineBody(TaskBody):
+    """Runs task functions in the event loop itself, because those of tests are short.
+
+    No other may run beside it: output is the process's.
+    """
+
+    def __init__(
+        self, tasks: Mapping[str, TaskDefinition], story: StoryListener, stop_order: StopOrder
+    ) -> None:
+        self._tasks = tasks
+        self._story = story
         self._stop_order = stop_order
 
     async def run(self, call: BodyCall) -> BodyOutcome:
-        """Run one call, unless the order came first."""
-        return await self._stop_order.before_end_of(self._body.run(call))
+        """Run one call, unless the order to stop came first; keep what it printed and logged."""
+        return await self._stop_order.before_end_of(self._run(call))
+
+    async def _run(self, call: BodyCall) -> BodyOutcome:
+        outcome, lines = run_captured(self._tasks[call.task_name], call)
+        for line in lines:
+            self._story.note(EventKind.OUTPUT, line)
+        return outcome
 
 
 @dataclass(slots=True)
@@ -136,79 +209,8 @@ class EmbeddedWorker:
             self.story.output = dict(report.update.output)
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerParts:
-    """What a worker is given by its environment."""
-
-    settings: AttemptSettings
-    tasks: Mapping[str, TaskDefinition]
-    injector: FaultInjector
-    reader: StoryListener
-    listeners: Sequence[AttemptListener]
-    trust: FenceTrust
-
-
-def fence_trust(
-    lakefs: LakeFSInstallation, identities: Identities, concurrency: Concurrency, clock: Clock
-) -> FenceTrust:
-    """What one process knows of the fences of a lakeFS."""
-    canary = Canary(branches=lakefs.branches, commits=lakefs.commits, identities=identities)
-    return FenceTrust(objects=lakefs.objects, canary=canary, concurrency=concurrency, clock=clock)
-
-
-def embedded_worker(
-    servers: Servers, number: int, record: AttemptRecord, parts: WorkerParts
-) -> EmbeddedWorker:
-    """A new process for one attempt; its own ports, directories and memory."""
-    injector = parts.injector
-    lakefs = faulty_installation(servers.lakefs, injector)
-    conductor = faulty_installation(servers.conductor, injector)
-    clock, identities = WorkerClock(servers.clock), servers.identities(number)
-    attempt = Attempt(
-        task=parts.tasks[record.snapshot.task_type],
-        record=record,
-        execution_id=identities.new_execution_id(),
-        settings=parts.settings,
-    )
-    order: Order = asyncio.get_running_loop().create_future()
-    stop_order = WaitingOrder(order)
-    body = StoppableBody(servers.body(parts.tasks, parts.reader), stop_order)
-    concurrency = servers.concurrency()
-    transport = MemoryTransport(lakefs.objects, concurrency)
-    pipeline = LocalWorkspacePipeline(lakefs.objects, lakefs.commits, concurrency, transport)
-    directories = LocalAttemptDirectories(servers.worker_root(number), clock, concurrency)
-    ports = AttemptPorts(
-        lakefs=LakeFS(
-            branches=lakefs.branches,
-            commits=lakefs.commits,
-            tags=lakefs.tags,
-            objects=lakefs.objects,
-            repositories=lakefs.repositories,
-            pipeline=faulty_port(pipeline, "pipeline", injector),
-            trust=parts.trust,
-            known=KnownRepositories(lakefs.repositories, lakefs.branches, lakefs.commits),
-            uploads=LocalDirectoryUploads(lakefs.objects, lakefs.commits, transport, concurrency),
-        ),
-        queue=conductor.queue,
-        body=faulty_port(body, "body", injector),
-        directories=faulty_port(directories, "directories", injector),
-        clock=clock,
-        identities=identities,
-        concurrency=concurrency,
-        progress=AttemptEvents(attempt, [*parts.listeners, parts.reader], clock),
-        stop_order=stop_order,
-    )
-    return EmbeddedWorker(ports, attempt, injector, parts.reader.story, clock, order)
-
-
-# Far above what any test needs: a loop without an end becomes a failure with a text, not a test
-# that hangs until the time-out of the suite.
-ROUNDS_MAX = 100_000
-TURNS_MAX = 1_000_000
-
-
 @final
-class EmbeddedWorkers(Surrounding):
+class EmbeddedWorkers:
     """Workers, their stories, and the faults that wait for their moment."""
 
     def __init__(
@@ -233,11 +235,6 @@ class EmbeddedWorkers(Surrounding):
         self._trust = fence_trust(
             servers.lakefs, servers.identities(0), servers.concurrency(), servers.clock
         )
-
-    @property
-    def means(self) -> RealMeans | None:
-        """What injects real faults, if these servers have it."""
-        return self._servers.means
 
     @property
     def seconds(self) -> float:
@@ -274,24 +271,25 @@ class EmbeddedWorkers(Surrounding):
                 return
         raise AssertionError(f"the environment is not idle after {ROUNDS_MAX} rounds")
 
-    async def commit_by_somebody_else(self, record: AttemptRecord, fault: ForeignCommit) -> str:
-        """Commit on the target branch of an attempt."""
-        target = target_of(record)
-        assert target, "only workspace tasks, begin and finish have a target branch"
-        repository = self._repositories[RepositoryId(str(target["repository"]))]
-        branch = str(target["branch"])
-        commit = await repository.commit(fault.files, branch, message="a foreign commit")
-        return f"another writer commits {commit[:8]} to {branch}"
-
-    async def let_lease_expire(self, record: AttemptRecord) -> None:
-        """Let time pass."""
-        await self._servers.let_lease_expire(record)
-
-    def drain(self, record: AttemptRecord) -> None:
-        """Tell the process of this attempt to stop."""
-        (worker,) = (each for each in self._workers if each.attempt.record is record)
-        if not worker.order.done():
-            worker.order.set_result(BodyStopped("worker draining: a deploy", Cause.DRAIN))
+    async def _act(
+        self, record: AttemptRecord, fault: ExpireLease | Drain | ForeignCommit
+    ) -> str | None:
+        match fault:
+            case ExpireLease():
+                await self._servers.let_lease_expire(record)
+                return None
+            case Drain():
+                (worker,) = (each for each in self._workers if each.attempt.record is record)
+                if not worker.order.done():
+                    worker.order.set_result(BodyStopped("worker draining: a deploy", Cause.DRAIN))
+                return None
+            case ForeignCommit():
+                target = target_of(record)
+                assert target, "only workspace tasks, begin and finish have a target branch"
+                repository = self._repositories[RepositoryId(str(target["repository"]))]
+                branch = str(target["branch"])
+                commit = await repository.commit(fault.files, branch, message="a foreign commit")
+                return f"another writer commits {commit[:8]} to {branch}"
 
     async def _poll_all(self) -> bool:
         found = False
@@ -307,16 +305,40 @@ class EmbeddedWorkers(Surrounding):
         return found
 
     def _begin(self, number: int, record: AttemptRecord) -> None:
-        """A new process for one attempt."""
-        snapshot = record.snapshot
+        """A new process for one attempt: its own ports, directories and memory."""
+        servers, snapshot = self._servers, record.snapshot
         key = snapshot.workflow_id, snapshot.reference_name
         self._attempts[key] += 1
         settings = replace(self._settings, worker_id=f"worker-{number}")
         story = begin_story(settings.worker_id, record, self._attempts[key])
         reader = StoryListener(story, lambda: self.seconds, self.watchers)
-        injector = FaultInjector(self.pending, self, record, reader)
-        parts = WorkerParts(settings, self.tasks, injector, reader, self.listeners, self._trust)
-        worker = embedded_worker(self._servers, number, record, parts)
+        injector = FaultInjector(self.pending, reader, partial(self._act, record), servers.means)
+        clock, identities = WorkerClock(servers.clock), servers.identities(number)
+        attempt = Attempt(
+            task=self.tasks[snapshot.task_type],
+            record=record,
+            execution_id=identities.new_execution_id(),
+            settings=settings,
+        )
+        order: Order = asyncio.get_running_loop().create_future()
+        stop_order = WaitingOrder(order)
+        concurrency = servers.concurrency()
+        lakefs = lakefs_ports(
+            faulty_installation(servers.lakefs, injector), concurrency, self._trust
+        )
+        directories = LocalAttemptDirectories(servers.worker_root(number), clock, concurrency)
+        ports = AttemptPorts(
+            lakefs=replace(lakefs, pipeline=faulty_port(lakefs.pipeline, "pipeline", injector)),
+            queue=faulty_port(servers.conductor.queue, "queue", injector),
+            body=faulty_port(InlineBody(self.tasks, reader, stop_order), "body", injector),
+            directories=faulty_port(directories, "directories", injector),
+            clock=clock,
+            identities=identities,
+            concurrency=concurrency,
+            progress=AttemptEvents(attempt, [*self.listeners, reader], clock),
+            stop_order=stop_order,
+        )
+        worker = EmbeddedWorker(ports, attempt, injector, story, clock, order)
         self.stories.append(story)
         self._workers.append(worker)
         self._begun.append(worker)

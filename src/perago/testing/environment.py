@@ -8,7 +8,6 @@ servers.
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
 from typing import Self, final
 
 from pydantic import BaseModel
@@ -20,7 +19,7 @@ from perago.app.telemetry.listeners import AttemptListener
 from perago.domain.attempt import AttemptStatus
 from perago.domain.errors import PeragoError
 from perago.domain.fence import FENCE_FILE
-from perago.domain.logical_execution import BranchName, RepositoryId
+from perago.domain.lakefs import BranchName, RepositoryId
 from perago.domain.paths import FENCE_PATH
 from perago.domain.policy import PolicySetting, asked_shapes
 from perago.ports.conductor import NO_DOMAINS, TerminalUpdate
@@ -37,12 +36,11 @@ from perago.testing.definitions import (
 )
 from perago.testing.embedded_workers import EmbeddedWorkers
 from perago.testing.faults import Fault
-from perago.testing.invariants import broken_invariants
-from perago.testing.memory_servers import MemoryServers
-from perago.testing.servers import MAIN, Repository, Servers
-from perago.testing.story import Story, WorkflowRun, story_lines, tell_story
-from perago.testing.trial.captured_body import Files, diff_lines, read_tree
-from perago.testing.trial.trial_run import TaskRun, run_task_once, trial_prefix
+from perago.testing.file_trees import Files, diff_lines, read_tree
+from perago.testing.servers import MAIN, MemoryServers, Repository, Servers
+from perago.testing.story import Story, WorkflowRun, broken_invariants, tell_story
+from perago.testing.story_views import story_lines
+from perago.testing.trial import TaskRun, run_task_once, trial_prefix
 
 # Far above what a server takes to answer, so that a busy machine fails no test. One that hangs ends
 # the call with an error.
@@ -88,12 +86,7 @@ class PeragoEnvironment:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def close(self) -> None:

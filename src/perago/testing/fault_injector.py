@@ -16,7 +16,6 @@ from tempfile import mkdtemp
 from typing import Any, Protocol, TypeVar, cast, final
 from weakref import finalize
 
-from perago.domain.attempt import AttemptRecord
 from perago.domain.outcome import NoAnswer
 from perago.ports.errors import OutcomeUnknownError, ServiceError, UnavailableError
 from perago.ports.objects import ObjectUpload
@@ -117,25 +116,9 @@ class ProcessDied(BaseException):
     """The process is gone: nothing of it runs any more, its `finally` blocks included."""
 
 
-class Surrounding(Protocol):
-    """What happens beside a worker."""
-
-    @property
-    def means(self) -> RealMeans | None:
-        """What breaks calls for real, where there is such a thing."""
-        ...
-
-    async def commit_by_somebody_else(self, record: AttemptRecord, fault: ForeignCommit) -> str:
-        """Commit on the attempt's target branch; what was done, for the story."""
-        ...
-
-    async def let_lease_expire(self, record: AttemptRecord) -> None:
-        """Let more time pass than the attempt's lease is long, and let Conductor notice."""
-        ...
-
-    def drain(self, record: AttemptRecord) -> None:
-        """Tell the attempt to stop."""
-        ...
+# What others do to the worker, and it cannot do to itself. The answer is the line of the story,
+# where that is known only afterwards.
+Act = Callable[[ExpireLease | Drain | ForeignCommit], Awaitable[str | None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,14 +148,14 @@ class FaultInjector(CallGate):
     def __init__(
         self,
         pending: list[Fault] | None = None,
-        around: Surrounding | None = None,
-        record: AttemptRecord | None = None,
         reader: StoryListener | None = None,
+        act: Act | None = None,
+        means: RealMeans | None = None,
     ) -> None:
         self._pending = [] if pending is None else pending
-        self._around = around
-        self._record = record
         self._reader = reader
+        self._act = act
+        self._means = means
         self._number = 1 if reader is None else reader.story.number
         self._counts: Counter[int] = Counter()
         self._released = asyncio.Event()
@@ -203,19 +186,19 @@ class FaultInjector(CallGate):
         self._live()
         self._keep_late(due, call, send)
         lost = any(isinstance(fault, LoseRequest | LoseAnswer | ArriveLate) for fault in due)
+        answer: object = None
+        refusal: Exception | None = None
         try:
             answer = await self._answer(due, send)
-        except Exception:
-            # A refusal is an answer as well: it can be lost, and its reader can die.
-            self._live()
-            await self._inject_all(due, Side.AFTER)
-            if not lost:
-                raise
-            answer = None
-        else:
-            self._live()
-            await self._inject_all(due, Side.AFTER)
-        return lost_answer(call) if lost else answer
+        except Exception as error:  # noqa: BLE001 - an answer as well: it can be lost
+            refusal = error
+        self._live()
+        await self._inject_all(due, Side.AFTER)
+        if lost:
+            return lost_answer(call)
+        if refusal is not None:
+            raise refusal
+        return answer
 
     async def _untouched(self, send: Send) -> Any:  # noqa: ANN401 - a port's answer
         try:
@@ -264,29 +247,22 @@ class FaultInjector(CallGate):
         self, due: Sequence[Fault], call: Call, send: Send
     ) -> tuple[Sequence[Fault], Send]:
         """Leave to real means what they bring about; the rest happens at the port."""
-        means = None if self._around is None else self._around.means
-        if means is None:
+        if self._means is None:
             return due, send
         rest: list[Fault] = []
         for fault in due:
-            if means.can(fault, call):
-                send = partial(self._carry, means, fault, send)
+            if self._means.can(fault, call):
+                send = partial(self._carry, self._means, fault, send)
             else:
                 rest.append(fault)
         return rest, send
 
     async def _carry(self, means: RealMeans, fault: Fault, send: Send) -> Any:  # noqa: ANN401
-        record, around = self._environment()
         self._tell(f"by real means: {_described(fault)}")
         answer = await means.carry(fault, send)
         if isinstance(fault, ExpireLease):
-            await around.let_lease_expire(record)
+            await self._let_others_act(fault)
         return answer
-
-    def _environment(self) -> tuple[AttemptRecord, Surrounding]:
-        assert self._record is not None, "this fault happens to attempts only"
-        assert self._around is not None, "this fault needs an environment"
-        return self._record, self._around
 
     async def _inject_all(self, due: Sequence[Fault], side: Side) -> None:
         for fault in due:
@@ -310,10 +286,10 @@ class FaultInjector(CallGate):
         return due
 
     def _is_of_task(self, task: str | None) -> bool:
-        if self._record is None:
+        if self._reader is None:
             return task is None
-        snapshot = self._record.snapshot
-        return task in (None, snapshot.task_type, snapshot.reference_name)
+        story = self._reader.story
+        return task in (None, story.task, story.reference)
 
     async def _inject(self, fault: Fault) -> None:
         if not isinstance(fault, ForeignCommit):
@@ -335,17 +311,15 @@ class FaultInjector(CallGate):
 
     async def _let_others_act(self, fault: ExpireLease | Drain | ForeignCommit | Meanwhile) -> None:
         if isinstance(fault, Meanwhile):
-            done = fault.action()
-            if isawaitable(done):
-                await done
+            # It needs no environment, because the action is the test's own. The story does not tell
+            # what it returned, only that the test acted, which `_inject` has told.
+            result = fault.action()
+            if isawaitable(result):
+                await result
             return
-        record, around = self._environment()
-        if isinstance(fault, ExpireLease):
-            await around.let_lease_expire(record)
-        elif isinstance(fault, Drain):
-            around.drain(record)
-        else:
-            self._tell(await around.commit_by_somebody_else(record, fault))
+        assert self._act is not None, "this fault happens to attempts of an environment only"
+        if (done := await self._act(fault)) is not None:
+            self._tell(done)
 
     async def _stand_still(self, until: Until) -> None:
         self._released.clear()

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import TypeAlias, TypeVar
 
 from perago.domain.commit_metadata import LOGICAL_TASK_KEY, PHASE, TRY
-from perago.domain.logical_execution import DECISION_TAG_PREFIX, STAGING_BRANCH_PREFIX
+from perago.domain.names import DECISION_TAG_PREFIX, STAGING_BRANCH_PREFIX
 from perago.ports.conductor import TaskDefinitions, TaskQueue, Workflows
 from perago.ports.lakefs import Branches, CommitRequest, Commits, MergeRequest, Repositories, Tags
 from perago.ports.objects import Objects

@@ -14,10 +14,7 @@ if TYPE_CHECKING:
     from perago.ports.installations import ConductorInstallation, LakeFSInstallation
     from perago.testing.environment import PeragoEnvironment
     from perago.testing.faults import Fault
-    from perago.testing.memory_servers import MemoryServers
-    from perago.testing.servers import Servers
-
-BACKENDS = ("memory", "real")
+    from perago.testing.servers import MemoryServers, Servers
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -25,7 +22,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("perago")
     group.addoption(
         "--perago-backend",
-        choices=BACKENDS,
+        choices=("memory", "real"),
         default="memory",
         help="where perago_env runs: in this process (default), or on the servers that "
         "PERAGO_TEST_LAKEFS_* and PERAGO_TEST_CONDUCTOR_ENDPOINT name",
@@ -48,7 +45,7 @@ def perago_servers(request: pytest.FixtureRequest) -> "Iterator[Servers]":
 
         servers: Servers = servers_of_environment()
     else:
-        from perago.testing.memory_servers import MemoryServers  # noqa: PLC0415 - lazy
+        from perago.testing.servers import MemoryServers  # noqa: PLC0415 - lazy
 
         servers = MemoryServers()
     yield servers
@@ -75,7 +72,7 @@ def perago_env(
 @pytest.fixture
 def perago_memory() -> "Iterator[MemoryServers]":
     """An in-memory lakeFS and Conductor on one virtual clock, whatever the option says."""
-    from perago.testing.memory_servers import MemoryServers  # noqa: PLC0415 - lazy
+    from perago.testing.servers import MemoryServers  # noqa: PLC0415 - lazy
 
     servers = MemoryServers()
     yield servers

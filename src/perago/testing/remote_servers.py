@@ -5,47 +5,41 @@ by name: two runs at once on one Conductor need different task names.
 """
 
 import asyncio
-import base64
-import json
 import os
 import secrets
 import shutil
 import tempfile
-import urllib.request
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import final
 
-from perago.adapters.conductor.client import ConductorClient, ConductorSettings, joined
+from perago.adapters.conductor.client import (
+    ApiClient,
+    ApiRequest,
+    ConductorClient,
+    ConductorSettings,
+    joined,
+)
 from perago.adapters.conductor.installation import (
     ConductorTaskDefinitions,
     ConductorTaskQueue,
     ConductorWorkflows,
 )
-from perago.adapters.conductor.requests import ApiClient, ApiRequest
 from perago.adapters.http import LoopThread
+from perago.adapters.lakefs import client as lakefs_client
+from perago.adapters.lakefs.answers import Operation
 from perago.adapters.lakefs.configuration import LakeFSConfiguration
 from perago.adapters.lakefs.installation import open_lakefs
 from perago.adapters.system.host import AsyncioConcurrency, SystemClock, SystemIdentities
-from perago.app.authoring.task_definition import TaskDefinition
 from perago.domain.attempt import AttemptRecord, AttemptStatus, WorkflowStatus
-from perago.domain.logical_execution import (
-    BranchName,
-    CommitId,
-    CommitRecord,
-    RepositoryId,
-    TagName,
-)
+from perago.domain.lakefs import BranchName, CommitId, CommitRecord, RepositoryId
 from perago.ports.installations import ConductorInstallation, LakeFSInstallation
 from perago.ports.lakefs import CommitRequest
 from perago.ports.objects import ObjectUpload
 from perago.ports.system import Clock
-from perago.ports.task_body import TaskBody
-from perago.testing.attempt_story import StoryListener
 from perago.testing.fault_injector import RealMeans
-from perago.testing.memory_servers import InlineBody
-from perago.testing.servers import Servers
+from perago.testing.servers import MAIN, Servers
 
 # Each test that lets a lease run out waits this long. Shorter, and a busy machine loses leases that
 # no test let run out.
@@ -74,17 +68,14 @@ def servers_of_environment() -> "RemoteServers":
     conductor = "PERAGO_TEST_CONDUCTOR_WORKERS_ENDPOINT"
     if conductor not in os.environ:
         conductor = "PERAGO_TEST_CONDUCTOR_ENDPOINT"
-    names = [f"PERAGO_TEST_LAKEFS_{name}" for name in _LAKEFS_NAMES] + [conductor]
+    of_lakefs = ("ENDPOINT", "ACCESS_KEY_ID", "SECRET_ACCESS_KEY", "NAMESPACE_ROOT")
+    names = [*(f"PERAGO_TEST_LAKEFS_{name}" for name in of_lakefs), conductor]
     missing = [name for name in names if not os.environ.get(name)]
     if missing:
         text = f"--perago-backend=real needs {', '.join(missing)}; nothing was found there"
         raise RuntimeError(text)
-    found = [os.environ[name] for name in names]
-    lakefs, key, secret, root, address = found
+    lakefs, key, secret, root, address = (os.environ[name] for name in names)
     return RemoteServers(RealServers(lakefs, key, secret, root, f"{address.rstrip('/')}/api"))
-
-
-_LAKEFS_NAMES = ("ENDPOINT", "ACCESS_KEY_ID", "SECRET_ACCESS_KEY", "NAMESPACE_ROOT")
 
 
 @final
@@ -108,13 +99,12 @@ class RemoteServers(Servers):
         self._seen_at = 0.0
         self.clock: Clock = SystemClock()
         self.domain: str | None = f"kit-{self._suffix}"
-        self.lakefs: LakeFSInstallation = open_lakefs(
-            LakeFSConfiguration(
-                endpoint_url=servers.lakefs_url,
-                access_key_id=servers.access_key_id,
-                secret_access_key=servers.secret_access_key,
-            )
+        self._configuration = LakeFSConfiguration(
+            endpoint_url=servers.lakefs_url,
+            access_key_id=servers.access_key_id,
+            secret_access_key=servers.secret_access_key,
         )
+        self.lakefs: LakeFSInstallation = open_lakefs(self._configuration)
         self._client = _ClientOfItsOwn(
             ConductorSettings(servers.conductor_url, request_timeout_seconds=40.0)
         )
@@ -125,17 +115,11 @@ class RemoteServers(Servers):
         )
 
     def identities(self, number: int) -> SystemIdentities:
-        """Names that nothing else has."""
         del number
         return SystemIdentities()
 
     def concurrency(self) -> AsyncioConcurrency:
-        """Side by side."""
         return AsyncioConcurrency()
-
-    def body(self, tasks: Mapping[str, TaskDefinition], story: StoryListener) -> TaskBody:
-        """Task functions run in the event loop, because those of tests are short."""
-        return InlineBody(tasks, story)
 
     def unique(self, name: str) -> str:
         """The name and these servers' own suffix."""
@@ -152,12 +136,14 @@ class RemoteServers(Servers):
 
     async def create_repository(self, name: str) -> RepositoryId:
         """Create it by the API, which no port offers."""
-        body = {
-            "name": name,
-            "storage_namespace": f"{self.servers.namespace_root}{name}",
-            "default_branch": "main",
-        }
-        await asyncio.to_thread(self._post, "/repositories", body)
+        root = self.servers.namespace_root
+        content = {"name": name, "storage_namespace": f"{root}{name}", "default_branch": MAIN}
+        request = lakefs_client.ApiRequest("POST", ("repositories",), content=content)
+        client = lakefs_client.LakeFSClient(self._configuration)
+        try:
+            await client.ask(Operation("create repository", name, writes=True), request, bytes)
+        finally:
+            client.close()
         return RepositoryId(name)
 
     async def commit(
@@ -167,7 +153,6 @@ class RemoteServers(Servers):
         files: Mapping[str, bytes | None],
         message: str,
     ) -> CommitId:
-        """Upload, delete, commit."""
         gone = [path for path, content in files.items() if content is None]
         with tempfile.TemporaryDirectory(dir=self._root) as directory:
             source = Path(directory) / "object"
@@ -184,11 +169,9 @@ class RemoteServers(Servers):
     async def create_branch(
         self, repository: RepositoryId, branch: BranchName, source: CommitId
     ) -> None:
-        """Create it."""
         await self.lakefs.branches.create(repository, branch, source)
 
     async def files(self, repository: RepositoryId, ref: str) -> dict[str, bytes]:
-        """Read every object, one after the other."""
         objects = self.lakefs.objects
         page = await objects.list_page(repository, ref, prefix="")
         assert not page.more, "the kit reads repositories of up to a thousand objects"
@@ -197,7 +180,6 @@ class RemoteServers(Servers):
         }
 
     async def history(self, repository: RepositoryId, ref: str) -> Sequence[CommitRecord]:
-        """Follow first parents."""
         found = [await self.lakefs.commits.read(repository, ref)]
         while found[-1].parents and len(found) < HISTORY_MAX:
             found.append(await self._commit(repository, found[-1].parents[0]))
@@ -210,18 +192,7 @@ class RemoteServers(Servers):
             self._commits[key] = await self.lakefs.commits.read(repository, commit)
         return self._commits[key]
 
-    async def branches(self, repository: RepositoryId) -> Mapping[BranchName, CommitId]:
-        """Names and heads."""
-        page = await self.lakefs.branches.list_page(repository, "", show_hidden=True)
-        return dict(zip(page.names, page.heads, strict=True))
-
-    async def tags(self, repository: RepositoryId) -> Mapping[TagName, CommitId]:
-        """Names and commits."""
-        page = await self.lakefs.tags.list_page(repository, "")
-        return {tag.name: tag.commit for tag in page.tags}
-
     async def give_way(self) -> None:
-        """A moment for answers to arrive."""
         await asyncio.sleep(PAUSE_SECONDS / 10)
 
     async def rest(self, workflow_ids: Sequence[str]) -> bool:
@@ -239,7 +210,6 @@ class RemoteServers(Servers):
         return now - self._seen_at < STALLED_SECONDS
 
     async def let_lease_expire(self, record: AttemptRecord) -> None:
-        """Wait until the server has given the attempt up."""
         snapshot = record.snapshot
         for _ in range(LEASE_LOOKS_MAX):
             await asyncio.sleep(PAUSE_SECONDS)
@@ -250,7 +220,6 @@ class RemoteServers(Servers):
         raise TimeoutError(f"the lease of {snapshot.task_id} does not run out")
 
     def worker_root(self, number: int) -> Path:
-        """A directory on the disk."""
         return self._root / str(number)
 
     def close(self) -> None:
@@ -261,20 +230,6 @@ class RemoteServers(Servers):
     async def _close(self) -> None:
         await self.lakefs.close()
         await asyncio.to_thread(self._client.close)
-
-    def _post(self, path: str, body: Mapping[str, object]) -> None:
-        keys = f"{self.servers.access_key_id}:{self.servers.secret_access_key}"
-        headers = {
-            "Authorization": f"Basic {base64.b64encode(keys.encode()).decode()}",
-            "Content-Type": "application/json",
-        }
-        url = f"{self.servers.lakefs_url}/api/v1{path}"
-        if not url.startswith(("http://", "https://")):
-            raise ValueError(f"{url!r} is no address of a lakeFS")
-        data = json.dumps(body).encode()
-        request = urllib.request.Request(url, data, headers, method="POST")  # noqa: S310 - checked
-        with urllib.request.urlopen(request, timeout=60):  # noqa: S310 - checked above
-            pass
 
 
 @final
@@ -288,11 +243,9 @@ class _ClientOfItsOwn(ApiClient):
 
     @property
     def address(self) -> str:
-        """The address for messages."""
         return self._client.address
 
     async def call(self, request: ApiRequest) -> object:
-        """Send one request from the loop of its own."""
         return await joined(asyncio.wrap_future(self._thread.submit(self._client.call(request))))
 
     def close(self) -> None:

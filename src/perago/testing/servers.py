@@ -1,28 +1,44 @@
 """What an environment stands on: lakeFS, Conductor and time, in memory or real.
 
-Everything the kit does that differs between the two is a verb here.
+Everything the kit does that differs between the two is a verb of `Servers`. `MemoryServers` moves
+its virtual clock when nothing else can happen; `remote_servers` has the real ones. `Repository` is
+what a test sets up and looks at.
 """
 
+import asyncio
+import shutil
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Protocol, final
 
-from perago.app.authoring.task_definition import TaskDefinition
-from perago.domain.attempt import AttemptRecord
-from perago.domain.logical_execution import (
-    BranchName,
-    CommitId,
-    CommitRecord,
-    RepositoryId,
-    TagName,
+from perago.adapters.memory.conductor_server import MemoryConductor
+from perago.adapters.memory.installations import (
+    RepositoryBuilder,
+    conductor_installation,
+    lakefs_installation,
 )
+from perago.adapters.memory.lakefs import MemoryLakeFS
+from perago.adapters.memory.system import (
+    SeededIdentities,
+    SequentialConcurrency,
+    VirtualClock,
+    WorkerHandle,
+)
+from perago.adapters.memory.workflow_decider import next_due_ms
+from perago.domain.attempt import AttemptRecord
+from perago.domain.lakefs import BranchName, CommitId, CommitRecord, RepositoryId, TagName
 from perago.domain.paths import ACTIONS_PREFIX
+from perago.ports.asking import pages
 from perago.ports.installations import ConductorInstallation, LakeFSInstallation
 from perago.ports.system import Clock, Concurrency, Identities
-from perago.ports.task_body import TaskBody
-from perago.testing.attempt_story import StoryListener
 from perago.testing.fault_injector import RealMeans
+
+MAIN = "main"
+MILLISECONDS = 1000
 
 
 class Servers(Protocol):
@@ -40,10 +56,6 @@ class Servers(Protocol):
 
     def concurrency(self) -> Concurrency:
         """How one worker does things side by side."""
-        ...
-
-    def body(self, tasks: Mapping[str, TaskDefinition], story: StoryListener) -> TaskBody:
-        """What runs task functions."""
         ...
 
     def unique(self, name: str) -> str:
@@ -84,11 +96,14 @@ class Servers(Protocol):
 
     async def branches(self, repository: RepositoryId) -> Mapping[BranchName, CommitId]:
         """Every branch with its head."""
-        ...
+        listed = pages(partial(self.lakefs.branches.list_page, repository, "", show_hidden=True))
+        rows = [zip(page.names, page.heads, strict=True) async for page in listed]
+        return dict(chain.from_iterable(rows))
 
     async def tags(self, repository: RepositoryId) -> Mapping[TagName, CommitId]:
         """Every tag with its commit."""
-        ...
+        listed = pages(partial(self.lakefs.tags.list_page, repository, ""))
+        return {tag.name: tag.commit async for page in listed for tag in page.tags}
 
     async def give_way(self) -> None:
         """Let every worker that can run go on for a moment."""
@@ -109,9 +124,6 @@ class Servers(Protocol):
     def close(self) -> None:
         """Leave nothing behind on this machine."""
         ...
-
-
-MAIN = "main"
 
 
 @final
@@ -178,3 +190,104 @@ class Repository:
         commit = (await self.history(ref or branch))[0].commit
         workspace: dict[str, object] = {"repository": self.id, "branch": branch}
         return {**workspace, "refType": "commit", "ref": commit}
+
+
+@final
+class MemoryServers(Servers):
+    """One in-memory lakeFS and Conductor on one virtual clock; every environment has its own."""
+
+    def __init__(self, *, seed: int = 0) -> None:
+        self.virtual_clock = VirtualClock()
+        self.clock: Clock = self.virtual_clock
+        self.domain: str | None = None
+        self.means: RealMeans | None = None
+        self.memory_lakefs = MemoryLakeFS(self.clock)
+        self.memory_conductor = MemoryConductor(self.clock, seed=seed)
+        self.lakefs = lakefs_installation(self.memory_lakefs, WorkerHandle())
+        self.conductor = conductor_installation(self.memory_conductor, WorkerHandle())
+        self.builders: dict[RepositoryId, RepositoryBuilder] = {}
+        self._seed = seed
+        self._root: Path | None = None
+
+    def identities(self, number: int) -> SeededIdentities:
+        """The same seed, the same names."""
+        seed = self._seed * 1000 + number
+        return SeededIdentities(seed, now_ms=lambda: self.virtual_clock.epoch_ms)
+
+    def concurrency(self) -> SequentialConcurrency:
+        return SequentialConcurrency()
+
+    def unique(self, name: str) -> str:
+        """The name as it is, because these servers belong to one environment."""
+        return name
+
+    def task_definition(self, definition: Mapping[str, object]) -> dict[str, object]:
+        """The definition as it is, because virtual time passes at once."""
+        return dict(definition)
+
+    async def create_repository(self, name: str) -> RepositoryId:
+        builder = RepositoryBuilder(self.memory_lakefs, name)
+        self.builders[builder.id] = builder
+        return builder.id
+
+    async def commit(
+        self,
+        repository: RepositoryId,
+        branch: BranchName,
+        files: Mapping[str, bytes | None],
+        message: str,
+    ) -> CommitId:
+        return self.builders[repository].commit(files, branch, message=message)
+
+    async def create_branch(
+        self, repository: RepositoryId, branch: BranchName, source: CommitId
+    ) -> None:
+        self.builders[repository].branch(branch, source)
+
+    async def files(self, repository: RepositoryId, ref: str) -> dict[str, bytes]:
+        return self.builders[repository].files(ref)
+
+    async def history(self, repository: RepositoryId, ref: str) -> Sequence[CommitRecord]:
+        state = self.memory_lakefs.repository(repository)
+        commit = state.commit_of(ref)
+        return [found.record for found in state.graph.first_parents(commit.id)]
+
+    async def give_way(self) -> None:
+        await asyncio.sleep(0)
+
+    async def rest(self, workflow_ids: Sequence[str]) -> bool:
+        """Move the clock to the next sleeper, queued row or time-out."""
+        del workflow_ids
+        state = self.memory_conductor.state
+        due = next_due_ms(state)
+        waits = [] if due is None else [(due - state.now_ms) / MILLISECONDS]
+        sleeper = self.virtual_clock.seconds_to_next()
+        if sleeper is not None:
+            waits.append(sleeper)
+        if not waits:
+            return False
+        self.virtual_clock.advance(min(waits))
+        self.memory_conductor.sweep()
+        return True
+
+    async def let_lease_expire(self, record: AttemptRecord) -> None:
+        """Move the clock past the response time-out and let the server notice."""
+        self.virtual_clock.advance(record.response_timeout_seconds + 1)
+        self.memory_conductor.sweep()
+
+    def worker_root(self, number: int) -> Path:
+        """A directory that appears with the first worker."""
+        if self._root is None:
+            self._root = Path(tempfile.mkdtemp(prefix="perago-env-", dir=memory_disk()))
+        return self._root / str(number)
+
+    def close(self) -> None:
+        if self._root is not None:
+            shutil.rmtree(self._root, ignore_errors=True)
+            self._root = None
+
+
+def memory_disk() -> str | None:
+    """A file system in memory where there is one: attempts of a test need no lasting disk."""
+    shared = Path("/dev/shm")  # noqa: S108 - a private directory is made in it
+    return str(shared) if shared.is_dir() else None

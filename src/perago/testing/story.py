@@ -1,21 +1,34 @@
-"""The story of a run: what each attempt did, what the repositories hold, as data and as lines.
+"""The story of a run: what each attempt did, what is in the repositories, what must be true.
 
-`WorkflowRun` is one started workflow as a test looks at it. `tell_story` collects the story,
-`story_document` makes JSON of it and `story_lines` text for people.
+`WorkflowRun` is one started workflow as a test looks at it. `tell_story` collects the story;
+`story_views` shows it. `broken_invariants` says what it must satisfy, whatever went wrong on the
+way: an accepted publication is on its branch; another writer's commit is not lost; under `settled`
+a logical execution published at most once, and nothing of an abandoned attempt is left. All of it
+holds for every branch that a task of the story was given, not for `main` alone. A branch that is
+not a run's has nothing of a run but the one commit that published it.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast, final
 
 from perago.domain.attempt import AttemptRecord, WorkflowStatus
-from perago.domain.commit_metadata import LOGICAL_TASK_KEY, PHASE, STAGING_COMMIT, TASK_ID, TRY
-from perago.domain.logical_execution import CommitRecord
-from perago.domain.text import plain
+from perago.domain.commit_metadata import (
+    LOGICAL_EXECUTION_KEY,
+    LOGICAL_TASK_KEY,
+    PHASE,
+    RUN,
+    TARGET_BRANCH,
+    TASK_ID,
+    TRY,
+)
+from perago.domain.lakefs import CommitId, CommitRecord, RepositoryId
+from perago.domain.run import key_of_run
 from perago.ports.conductor import WorkflowRecord, Workflows
 from perago.ports.installations import ConductorInstallation
-from perago.testing.attempt_story import AttemptStory, Event, EventKind
-from perago.testing.definitions import published_workspace
+from perago.testing.attempt_story import AttemptStory
+from perago.testing.definitions import as_object, published_workspace, target_of
 from perago.testing.servers import Repository, Servers
 
 
@@ -142,11 +155,6 @@ def made_by(commit: CommitRecord, attempts: Sequence[AttemptStory]) -> AttemptSt
     return next((story for story in attempts if story.task_id == task_id), None)
 
 
-def staged_commit(commit: CommitRecord) -> str:
-    """The staged commit that a publication brought to the target, or nothing."""
-    return commit.metadata.get(STAGING_COMMIT, "")
-
-
 async def tell_story(
     servers: Servers,
     repositories: Iterable[Repository],
@@ -191,145 +199,98 @@ async def _tell_repository(servers: Servers, repository: Repository) -> Reposito
     return RepositoryStory(repository.id, repository.name, tuple(branches), tags)
 
 
-SCHEMA = "perago.story/1"
-
-
-def story_document(story: Story) -> dict[str, object]:
-    """Workflows, attempts, repositories."""
-    workflows: list[dict[str, object]] = [
-        {
-            "name": name,
-            "id": record.workflow_id,
-            "status": str(record.status),
-            "reason": record.reason,
-            "rows": [
-                {
-                    "reference": row.snapshot.reference_name,
-                    "type": row.snapshot.task_type,
-                    "status": str(row.snapshot.status),
-                    "retry": row.snapshot.retry_count,
-                }
-                for row in record.attempts
-            ],
-        }
-        for name, record in story.workflows
-    ]
-    return {
-        "schema": SCHEMA,
-        "workflows": workflows,
-        "attempts": [attempt_document(attempt) for attempt in story.attempts],
-        "repositories": [_repository(repository, story) for repository in story.repositories],
-    }
-
-
-def attempt_document(attempt: AttemptStory) -> dict[str, object]:
-    """One attempt, also while it runs."""
-    return {
-        "worker": attempt.worker,
-        "task": attempt.task,
-        "reference": attempt.reference,
-        "workflow": attempt.workflow_id,
-        "number": attempt.number,
-        "status": str(attempt.status),
-        "recorded": str(attempt.recorded),
-        "reason": attempt.reason,
-        "events": [
-            {
-                "seconds": round(event.seconds, 3),
-                "kind": str(event.kind),
-                "text": event.text,
-                "facts": {key: str(value) for key, value in event.facts.items()},
-            }
-            for event in attempt.events
-        ],
-    }
-
-
-def _repository(repository: RepositoryStory, story: Story) -> dict[str, object]:
-    return {
-        "name": repository.name,
-        "branches": [_branch(branch, repository, story) for branch in repository.branches],
-    }
-
-
-def _branch(branch: BranchStory, repository: RepositoryStory, story: Story) -> dict[str, object]:
-    accepted = story.accepted_commits()
-    commits: list[dict[str, object]] = []
-    for commit in branch.commits:
-        author = made_by(commit, story.attempts)
-        commits.append(
-            {
-                "id": commit.commit,
-                "parents": list(commit.parents),
-                "kind": commit_kind(commit, accepted),
-                "task": commit_task(commit),
-                "attempt": None if author is None else author.number,
-                "message": commit.message,
-                "staged": staged_commit(commit),
-                "tags": repository.tags.get(commit.commit, []),
-            }
-        )
-    return {"name": branch.name, "commits": commits}
-
-
-# Phases of every attempt: as lines they would hide what differs between two.
-QUIET_PHASES = frozenset(
-    {"started", "ended", "fenced", "pre-checked", "post-checked", "checked", "cleaned"}
-)
-SHORT = 8  # digits of a commit id: two commits of one test do not share them
-
-
-def story_lines(story: Story) -> Iterator[str]:
-    """Every line."""
-    for name, record in story.workflows:
-        reason = f": {plain(record.reason)}" if record.reason else ""
-        yield f"workflow {name} {record.status}{reason}"
-    for attempt in story.attempts:
-        yield from attempt_lines(attempt)
+def broken_invariants(
+    story: Story,
+    commits_of_others: Mapping[RepositoryId, Sequence[tuple[str, CommitId]]],
+    *,
+    settled: bool,
+) -> Iterator[str]:
+    """Every broken promise in words."""
     for repository in story.repositories:
-        yield from commit_lines(repository, story)
+        known = commits_of_others.get(RepositoryId(repository.id), ())
+        yield from _lost_publications(repository, story)
+        yield from _lost_commits(repository, known)
+        if settled:
+            for branch in _target_branches(repository, story):
+                yield from _repeated_publications(branch)
+                yield from _abandoned_publications(branch, story)
+                yield from _parts_of_runs(branch)
 
 
-def attempt_lines(attempt: AttemptStory) -> Iterator[str]:
-    """One attempt: a headline, then what happened in it."""
-    end = f"{attempt.status} {attempt.recorded}".strip()
-    yield f"{attempt.reference} attempt {attempt.number} ({attempt.worker}): {end}"
-    for event in attempt.events:
-        if event.kind is EventKind.END or event.text in QUIET_PHASES:
+def _target_branches(repository: RepositoryStory, story: Story) -> list[BranchStory]:
+    """The branches that tasks were told to publish to, and that are still there."""
+    names = {
+        str(target.get("branch"))
+        for row in story.rows
+        if (target := target_of(row)).get("repository") == repository.id
+    }
+    return [branch for branch in repository.branches if branch.name in names]
+
+
+def _lost_publications(repository: RepositoryStory, story: Story) -> Iterator[str]:
+    anywhere = {commit.commit for branch in repository.branches for commit in branch.commits}
+    runs = {commit.metadata.get(RUN) for branch in repository.branches for commit in branch.commits}
+    for row in story.rows:
+        given = as_object(row.input_data.get("workspace"))
+        accepted = published_workspace(row)
+        if row.snapshot.status != "COMPLETED" or accepted.get("repository") != repository.id:
             continue
-        yield f"  {event.seconds:9.3f}s  {_event_text(event)}"
-    if attempt.reason:
-        yield f"             reason: {plain(attempt.reason)}"
+        name, commit = str(accepted["branch"]), str(accepted["ref"])
+        branch = repository.branch(name)
+        if (key := key_of_run(name)) is not None and key in runs:
+            continue  # finish has removed the branch; a late request of begin may make it anew
+        # Only its own branch counts, because a tag or a copy may still have what the branch has
+        # lost. An input that is handed on unchanged may be from anywhere.
+        found = {one.commit for one in branch.commits} if branch else set[str]()
+        if commit not in (anywhere if commit == given.get("ref") else found):
+            what = f"the accepted publication {commit[:8]} of {row.snapshot.reference_name}"
+            yield f"lost: {what} is not on {name}"
 
 
-def commit_lines(repository: RepositoryStory, story: Story) -> Iterator[str]:
-    """The branches with their commits, newest first; staging branches by their own commits."""
+def _lost_commits(
+    repository: RepositoryStory, known: Sequence[tuple[str, CommitId]]
+) -> Iterator[str]:
+    for name, commit in known:
+        branch = repository.branch(name)
+        if branch is None:
+            yield f"lost: {repository.name} has no branch {name} any more"
+        elif commit not in {found.commit for found in branch.commits}:
+            yield f"lost: another writer's commit {commit[:8]} left the history of {name}"
+
+
+def _repeated_publications(branch: BranchStory) -> Iterator[str]:
+    counts = Counter(
+        commit.metadata[LOGICAL_EXECUTION_KEY]
+        for commit in branch.commits
+        if LOGICAL_EXECUTION_KEY in commit.metadata
+    )
+    for key, count in counts.items():
+        if count > 1:
+            yield (
+                f"repeated: {count} publications of the logical execution {key} are on"
+                f" {branch.name}"
+            )
+
+
+def _parts_of_runs(branch: BranchStory) -> Iterator[str]:
+    if key_of_run(branch.name) is not None:
+        return
+    runs = Counter(commit.metadata[RUN] for commit in branch.commits if RUN in commit.metadata)
+    for key, count in runs.items():
+        if count > 1:
+            yield f"repeated: {count} publications of run {key} are on {branch.name}"
+    for commit in branch.commits:
+        if key_of_run(commit.metadata.get(TARGET_BRANCH, "")) is not None:
+            part = f"{commit.commit[:8]} of a task of a run is on {branch.name}"
+            yield f"partial: {part}, which may show the run as a whole only"
+
+
+def _abandoned_publications(branch: BranchStory, story: Story) -> Iterator[str]:
+    if not story.completed:
+        return
     accepted = story.accepted_commits()
-    main = repository.branch("main")
-    shared = {commit.commit for commit in main.commits} if main else set[str]()
-    for branch in sorted(repository.branches, key=lambda branch: branch.name != "main"):
-        yield f"{repository.name} {branch.name}"
-        for commit in branch.commits:
-            if branch.name != "main" and commit.commit in shared:
-                yield f"  o {commit.commit[:SHORT]}"
-                break
-            kind = commit_kind(commit, accepted)
-            author = made_by(commit, story.attempts)
-            number = f" attempt {author.number}" if author else ""
-            said = f"{commit_task(commit)}{number}" if author else plain(commit.message)
-            tags = "".join(f" <{tag}>" for tag in repository.tags.get(commit.commit, ()))
-            yield f"  * {commit.commit[:SHORT]} {kind:9} {said}{tags}"
-
-
-def _event_text(event: Event) -> str:
-    # The reason has a line of its own, below.
-    shown = {key: value for key, value in event.facts.items() if key != "reason"}
-    facts = ", ".join(f"{key} {_short(value)}" for key, value in shown.items())
-    mark = {EventKind.INJECTED: "!! ", EventKind.OUTPUT: "| "}.get(event.kind, "")
-    return f"{mark}{plain(event.text)}{': ' + plain(facts) if facts else ''}"
-
-
-def _short(value: object) -> str:
-    text = str(value)
-    is_commit = len(text) == 64 and set(text) <= set("0123456789abcdef")  # noqa: PLR2004 - SHA-256
-    return text[:SHORT] if is_commit else text
+    for commit in branch.commits:
+        if commit_kind(commit, accepted) == "abandoned":
+            key = commit.metadata[LOGICAL_TASK_KEY]
+            found = f"{commit.commit[:8]} of {key} is on {branch.name}"
+            yield f"abandoned: {found}, and Conductor accepted no attempt with it"

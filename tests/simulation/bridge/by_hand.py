@@ -19,8 +19,8 @@ from tests.simulation.moves import (
     STANDS_STILL,
 )
 
-from perago.domain.finish import History, OnMoved
 from perago.domain.policy import PolicySetting
+from perago.domain.run import History, OnMoved
 
 ANY = 9
 ANYTHING: Mapping[Kind, int] = {kind: ANY for kind in Kind if kind not in {Kind.ANEW, Kind.BEAT}}

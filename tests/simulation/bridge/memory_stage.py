@@ -13,9 +13,9 @@ from tests.simulation.scene import Scene, open_scene
 from tests.simulation.steering import SteeredHandle
 
 from perago.adapters.memory.installations import conductor_installation, lakefs_installation
-from perago.adapters.memory.worker_handle import WorkerHandle
+from perago.adapters.memory.system import WorkerHandle
 from perago.domain.attempt import AttemptStatus
-from perago.domain.logical_execution import CommitId
+from perago.domain.lakefs import CommitId
 from perago.ports.installations import ConductorInstallation, LakeFSInstallation
 from perago.testing.fault_injector import faulty_installation
 

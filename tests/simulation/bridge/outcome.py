@@ -10,7 +10,7 @@ from tests.simulation.bridge.words import Words
 from tests.simulation.scene import MAIN
 
 from perago.domain.attempt import AttemptRecord, AttemptStatus, WorkflowSnapshot
-from perago.domain.logical_execution import CommitId, FirstParentWalk, RepositoryId
+from perago.domain.lakefs import CommitId, FirstParentWalk, RepositoryId
 from perago.ports.conductor import WorkflowRecord
 from perago.ports.installations import ConductorInstallation, LakeFSInstallation
 from perago.testing.definitions import as_object

@@ -12,7 +12,7 @@ from tests.simulation.mix import Foreign
 from tests.simulation.others import OF_BRANCHES, WRITTEN
 from tests.simulation.scene import MAIN
 
-from perago.domain.logical_execution import BranchName, CommitId, RepositoryId
+from perago.domain.lakefs import BranchName, CommitId, RepositoryId
 from perago.ports.lakefs import CommitRequest
 from perago.testing.definitions import as_object
 

@@ -36,7 +36,7 @@ from perago.adapters.system.host import SystemClock
 from perago.app.authoring.task_definition import TaskDefinition
 from perago.app.runs.built_in import BUILT_IN
 from perago.domain.attempt import AttemptRecord, AttemptStatus
-from perago.domain.logical_execution import CommitId, RepositoryId
+from perago.domain.lakefs import CommitId, RepositoryId
 from perago.ports.errors import MissingError, RequestRefusedError, ServiceError
 from perago.ports.installations import ConductorInstallation, LakeFSInstallation
 from perago.testing.fault_injector import Send, faulty_installation

@@ -9,7 +9,7 @@ from tests.simulation.steering import MICROSECONDS, START, SteeredClock
 
 from perago.adapters.system.host import SystemClock
 from perago.domain.attempt import AttemptRecord, AttemptSnapshot, WorkflowSnapshot
-from perago.domain.logical_execution import CommitRecord, FirstParentWalk
+from perago.domain.lakefs import CommitRecord, FirstParentWalk
 from perago.domain.outcome import Merged
 from perago.ports.conductor import WorkflowRecord
 

@@ -27,7 +27,7 @@ from perago import (
     workspace_upload_files,
     write_taskdef,
 )
-from perago.adapters.filesystem.tree_removal import RootLock
+from perago.adapters.filesystem.locks import RootLock
 from perago.app.authoring.current_attempt import ChangesAsker, CheckpointTaker
 from perago.app.authoring.envelope import (
     check_stored_result,
@@ -39,13 +39,13 @@ from perago.app.authoring.failure import error_code, error_is_terminal
 from perago.app.authoring.task_definition import TaskDefinition
 from perago.app.authoring.workflow_definition import fork_definitions
 from perago.app.command_line.loading import load_tasks
-from perago.app.command_line.reporting import parse_address
 from perago.app.command_line.servers import server_errors
+from perago.app.command_line.spark import parse_address
 from perago.app.connections import ConductorConnection
 from perago.app.container import open_conductor
 from perago.app.settings.settings import load_settings
 from perago.app.start_checks import check_conductor, check_registered, check_services
-from perago.app.worker.processes import executor_python_of, executor_user_of
+from perago.app.worker.executor_user import executor_python_of, executor_user_of
 from perago.domain.error_codes import Retried, UnknownCodeError, error_codes
 from perago.domain.errors import PrefixValueError
 from perago.ports.task_body import CheckpointTerms

@@ -8,10 +8,9 @@ import pytest
 
 from perago.adapters.spark.workspace_pipeline import SizedPipeline, SparkWorkspacePipeline
 from perago.adapters.workspace.pipeline import LocalWorkspacePipeline
-from perago.app.connections import Connections, LakeFSConnection, PipelineTerms
+from perago.app.connections import Connections, LakeFSConnection, connections_of
 from perago.app.container import Container, open_lakefs
 from perago.app.pipeline_parts import open_part_work
-from perago.app.settings.runtime_config import connections_of
 from perago.app.settings.settings import load_settings
 from perago.domain.errors import RuntimeConfigError
 
@@ -21,10 +20,8 @@ MEMORY = LakeFSConnection(url="memory:pipeline-parts")
 
 def chosen(place: Path, kind: str, lakefs: LakeFSConnection) -> object:
     """The pipeline of a process."""
-    terms = PipelineTerms(kind=kind)
-    return Container(
-        connections=Connections(workspace_root=place, lakefs=lakefs, pipeline=terms)
-    ).pipeline()
+    connections = Connections(workspace_root=place, lakefs=lakefs, pipeline=kind)
+    return Container(connections=connections).pipeline()
 
 
 @pytest.mark.parametrize(
@@ -56,10 +53,11 @@ def test_the_settings_say_who_and_how_many(tmp_path: Path) -> None:
         "PERAGO_SPARK_MASTER": "local[2]",
         "PERAGO_SPARK_CONF_spark_executor_memory": "4g",
     }
-    terms = connections_of(load_settings(cwd=tmp_path, process_env=said)).pipeline
-    options = {"spark.executor.memory": "4g"}
-    assert terms == PipelineTerms(
-        kind="auto", local_objects_max=17, spark_master="local[2]", spark_options=options
+    found = connections_of(load_settings(cwd=tmp_path, process_env=said))
+    assert (found.pipeline, found.local_objects_max) == ("auto", 17)
+    assert (found.spark_master, found.spark_options) == (
+        "local[2]",
+        {"spark.executor.memory": "4g"},
     )
 
 

@@ -6,17 +6,14 @@ from types import SimpleNamespace
 from typing import Any, final
 
 import pytest
-from dependency_injector import providers
 from pydantic import BaseModel
 
+from perago.app.attempt.patience import Patience
 from perago.app.authoring.task_definition import MetricSpec, TaskDefinition
 from perago.app.authoring.taskdef import build_taskdef
 from perago.app.authoring.workspace_spec import WorkspaceSpec
-from perago.app.connections import Connections
-from perago.app.container import Container
 from perago.app.settings.settings import Settings, load_settings
-from perago.app.start_checks import check_conductor, check_registered, check_services
-from perago.app.worker_assembly import Upkeep
+from perago.app.start_checks import check_conductor, check_registered, check_service, check_services
 from perago.domain.errors import RuntimeConfigError
 from perago.ports.conductor import TaskDefinitions
 from perago.ports.errors import UnavailableError
@@ -145,12 +142,10 @@ class Gone:
         raise UnavailableError("ask for the version: nothing was sent")
 
 
-async def test_a_conductor_that_is_not_there_is_said_in_the_words_of_0_6_1(tmp_path: Path) -> None:
-    container: Any = Container(connections=Connections(workspace_root=tmp_path))
-    container.conductor.override(providers.Object(SimpleNamespace(queue=Gone())))
-    upkeep = Upkeep(settings(tmp_path, {}), [PLAIN], container, list)
+async def test_a_conductor_that_is_not_there_is_said_in_the_words_of_0_6_1() -> None:
+    gone: Any = SimpleNamespace(queue=Gone())
     with pytest.raises(RuntimeConfigError) as caught:
-        await upkeep.check_services()
+        await check_service(gone, [PLAIN], strict=False, patience=Patience())
     assert str(caught.value) == (
         "failed to validate Conductor TaskDef: ask for the version: nothing was sent"
     )

@@ -25,7 +25,7 @@ BESIDE = (
     "attempt/patience.py",
     "authoring/",
     "settings/",
-    "worker/slot_budget.py",
+    "worker/bodies.py",
 )
 
 

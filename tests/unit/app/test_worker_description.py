@@ -1,19 +1,40 @@
-"""Executors as descriptions, and the log file of a worker."""
+"""What a worker and its executors are called, where they log, and which code they run."""
 
+import importlib.util
 import os
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
 
+from perago.adapters.system.host import SystemIdentities
+from perago.app.authoring.task_declaration import task_of
+from perago.app.authoring.task_definition import TaskDefinition
 from perago.app.settings.runtime_config import load_runtime_config
 from perago.app.worker_description import (
+    CHARACTERS_MAX,
+    code_version_of,
     prepare_worker_runtime,
     restart_backoff_seconds,
     safe_segment,
     worker_child_specs,
+    worker_incarnation,
 )
 from perago.domain.errors import RuntimeConfigError
+
+
+def test_two_starts_of_one_container_within_a_minute_have_different_names() -> None:
+    """Host and process id are the same then, and an execution id begins with the time."""
+    identities = SystemIdentities()
+    names = {worker_incarnation("songs", identities.new_execution_id()) for _ in range(100)}
+    assert len(names) == 100
+
+
+def test_a_long_prefix_cuts_nothing_off_the_end() -> None:
+    first, second = (worker_incarnation("p" * 200, chance) for chance in ("a" * 32, "b" * 32))
+    assert len(first) == CHARACTERS_MAX
+    assert first != second
 
 
 def test_executors_are_numbered_from_one() -> None:
@@ -59,3 +80,72 @@ def test_the_log_file_says_module_worker_process_and_time(tmp_path: Path) -> Non
     )
     assert runtime.log_file.parent.is_dir()
     assert not runtime.log_file.exists()
+
+
+MODULE = """
+from pydantic import BaseModel
+from perago import task
+
+
+class Params(BaseModel):
+    rows: int = 1
+
+
+@task(name="clean", owner_email="team@example.org")
+def clean(params: Params) -> Params:
+    return params
+"""
+
+
+def git(folder: Path, *words: str) -> str:
+    """Run git with an identity of its own."""
+    who = ("-c", "user.name=test", "-c", "user.email=test@example.org")
+    command = ["git", *who, *words]
+    done = subprocess.run(command, cwd=folder, check=True, capture_output=True)
+    return done.stdout.decode().strip()
+
+
+@pytest.fixture
+def module(tmp_path: Path) -> Path:
+    """A file with a task, in no working tree yet."""
+    file = tmp_path / "team" / "task_of_a_team.py"
+    file.parent.mkdir()
+    file.write_text(MODULE)
+    return file
+
+
+def task_in(file: Path) -> TaskDefinition:
+    """The task that the file declares."""
+    spec = importlib.util.spec_from_file_location(file.stem, file)
+    assert spec is not None
+    assert spec.loader is not None
+    loaded = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(loaded)
+    return task_of(vars(loaded)["clean"])
+
+
+def test_a_module_that_git_tracks_has_the_commit_of_its_working_tree(module: Path) -> None:
+    task = task_in(module)
+    assert code_version_of([task]) is None, "no working tree"
+    git(module.parent, "init", "-q")
+    assert code_version_of([task]) is None, "git does not track it"
+    git(module.parent, "add", module.name)
+    assert code_version_of([task]) is None, "there is no commit yet"
+    git(module.parent, "commit", "-q", "-m", "the task")
+    git(module.parent, "tag", "v1")
+    commit = git(module.parent, "rev-parse", "HEAD")
+    assert code_version_of([task]) == commit
+    module.write_text(MODULE + "\n")
+    assert code_version_of([task]) == f"{commit}-dirty"
+
+
+def test_without_git_or_without_a_task_nothing_is_told(
+    module: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    git(module.parent, "init", "-q")
+    git(module.parent, "add", module.name)
+    git(module.parent, "commit", "-q", "-m", "the task")
+    task = task_in(module)
+    assert code_version_of([]) is None
+    monkeypatch.setenv("PATH", str(module.parent))
+    assert code_version_of([task]) is None

@@ -118,8 +118,8 @@ class Caller:
 
     def clean(self, staged: StagedWorkspace) -> None:
         """Clean."""
-        assert staged.branch == "perago-staging-x"
         self._called("clean")
+        assert staged.branch == "perago-staging-x"
 
 
 def _declare(spec: WorkspaceSpec, body: Callable[[Path, Params], None]) -> TaskDefinition:

@@ -12,7 +12,7 @@ from perago.domain.commit_metadata import (
     POLICY,
     TARGET_BRANCH,
 )
-from perago.domain.logical_execution import (
+from perago.domain.lakefs import (
     BranchName,
     CommitId,
     CommitRecord,

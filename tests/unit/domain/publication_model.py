@@ -6,7 +6,7 @@ is a short tuple, and every condition is a plain question about the list of comm
 
 from typing import TypeAlias
 
-from perago.domain.logical_execution import CommitRecord
+from perago.domain.lakefs import CommitRecord
 from perago.domain.publication import (
     Adopt,
     Decision,

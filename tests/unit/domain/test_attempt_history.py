@@ -34,13 +34,7 @@ from perago.domain.commit_metadata import (
     LOGICAL_TASK_KEY,
     PHASE,
 )
-from perago.domain.logical_execution import (
-    BranchName,
-    CommitId,
-    CommitRecord,
-    RepositoryId,
-    TagName,
-)
+from perago.domain.lakefs import BranchName, CommitId, CommitRecord, RepositoryId, TagName
 from perago.domain.names import execution_id_at
 
 KEY = "w/clean/0"

@@ -19,12 +19,13 @@ from perago.domain.fence import (
     SeenFence,
     recognise_fence,
 )
-from perago.domain.logical_execution import DECISION_TAG_PREFIX, STAGING_BRANCH_PREFIX
 from perago.domain.names import (
     CANARY_BRANCH_PREFIX,
+    DECISION_TAG_PREFIX,
     PRIVATE_BRANCH_PREFIXES,
     RUN_BRANCH_PREFIX,
     SCRATCH_BRANCH_PREFIX,
+    STAGING_BRANCH_PREFIX,
 )
 
 

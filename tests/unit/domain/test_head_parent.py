@@ -8,7 +8,7 @@ from tests.unit.domain import publication_model
 from tests.unit.domain.histories import FACTS, HEADS, INPUT, STAGED, TASK, facts
 
 from perago.domain.head_parent import decide
-from perago.domain.logical_execution import CommitId, CommitRecord, FirstParentWalk
+from perago.domain.lakefs import CommitId, CommitRecord, FirstParentWalk
 from perago.domain.publication import (
     Decision,
     Keep,

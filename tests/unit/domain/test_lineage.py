@@ -18,8 +18,8 @@ from tests.unit.domain.histories import (
     published,
 )
 
+from perago.domain.lakefs import CommitRecord, FirstParentWalk
 from perago.domain.lineage import FIRST_PARENT_COMMITS_MAX, decide
-from perago.domain.logical_execution import CommitRecord, FirstParentWalk
 from perago.domain.publication import (
     Adopt,
     Keep,

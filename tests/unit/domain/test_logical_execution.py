@@ -9,18 +9,20 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from perago.domain.attempt import AttemptSnapshot, AttemptStatus
-from perago.domain.logical_execution import (
-    AttemptMark,
+from perago.domain.lakefs import (
     BranchName,
     CommitId,
     CommitRecord,
+    RepositoryId,
+    TagName,
+    WorkspaceReference,
+)
+from perago.domain.logical_execution import (
+    AttemptMark,
     Epoch,
     ExecutionInput,
     LogicalExecutionKey,
-    RepositoryId,
-    TagName,
     Unsealed,
-    WorkspaceReference,
     attempt_mark_tag,
     attempt_marks_of_task,
     chain_hash,
@@ -34,10 +36,9 @@ from perago.domain.logical_execution import (
     parse_attempt_mark,
     reset_mark_tag,
     retry_chain,
-    short_hash,
     workflow_of_tag,
-    workflow_segment,
 )
+from perago.domain.names import short_hash, workflow_segment
 
 PLACE = WorkspaceReference(RepositoryId("songs"), BranchName("main"), CommitId("A"))
 A, B, PARENT = CommitId("A"), CommitId("B"), CommitId("before")

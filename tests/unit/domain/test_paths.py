@@ -1,15 +1,26 @@
-"""Object paths and local paths, and the names that cannot be both."""
+"""Object paths and local paths, and the names that cannot be both.
+
+Which objects belong to lakeFS and Perago, and which of them a body must not have written.
+
+What an object's checksum says of its bytes.
+"""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from perago.domain.paths import (
+    ACTIONS_PREFIX,
+    ATTEMPT_MARKER,
+    FENCE_PATH,
     NameRules,
     are_plain,
     collision,
     is_directory_marker,
+    is_refused_object,
+    is_reserved_object,
     listing_prefix,
+    md5_of_checksum,
     name_problem,
     object_path,
     relative_path,
@@ -129,3 +140,57 @@ def test_names_that_cannot_stand_together(
 )
 def test_directory_markers(path: str, size: int, expected: bool) -> None:  # noqa: FBT001
     assert is_directory_marker(path, size) is expected
+
+
+OURS, MARKER, BUSINESS = (True, True), (True, False), (False, False)
+
+
+@pytest.mark.parametrize(
+    ("path", "reserved_and_refused"),
+    [
+        ("_lakefs_actions/perago_publication_fence.yaml", OURS),
+        ("_lakefs_actions/theirs.yaml", OURS),
+        ("_lakefs_actions/deep/er.yaml", OURS),
+        ("_lakefs_actions/", OURS),
+        (".perago-attempt.json", MARKER),
+        ("audio/.perago-attempt.json", MARKER),
+        ("audio/deep/er/.perago-attempt.json", MARKER),
+        ("_lakefs_actions/.perago-attempt.json", OURS),
+        ("_lakefs_actions", BUSINESS),
+        ("_lakefs_actions.txt", BUSINESS),
+        ("audio/_lakefs_actions/x.yaml", BUSINESS),
+        ("_LAKEFS_ACTIONS/x.yaml", BUSINESS),
+        (".perago-attempt.json.bak", BUSINESS),
+        ("my.perago-attempt.json", BUSINESS),
+        (".perago-attempt.json/x", BUSINESS),
+        ("audio/song.wav", BUSINESS),
+        ("", BUSINESS),
+    ],
+)
+def test_the_table(path: str, reserved_and_refused: tuple[bool, bool]) -> None:
+    assert (is_reserved_object(path), is_refused_object(path)) == reserved_and_refused
+
+
+def test_the_fence_is_reserved() -> None:
+    assert is_reserved_object(FENCE_PATH)
+    assert f"{ACTIONS_PREFIX}perago_publication_fence.yaml" == FENCE_PATH
+    assert is_reserved_object(ATTEMPT_MARKER)
+
+
+MD5 = "d41d8cd98f00b204e9800998ecf8427e"
+
+
+@pytest.mark.parametrize(
+    ("checksum", "md5"),
+    [
+        (MD5, MD5),
+        (f'"{MD5}"', MD5),
+        (MD5.upper(), MD5),
+        (f"{MD5}-3", None),
+        (MD5[:-1], None),
+        (MD5[:-1] + "g", None),
+        ("", None),
+    ],
+)
+def test_the_md5_of_a_checksum(checksum: str, md5: str | None) -> None:
+    assert md5_of_checksum(checksum) == md5

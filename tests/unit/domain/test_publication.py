@@ -1,9 +1,25 @@
-"""The three questions every policy asks of its facts."""
+"""The three questions every policy asks of its facts.
+
+Effects are values: complete, equal by content, and nobody changes them on the way.
+"""
+
+from dataclasses import FrozenInstanceError, fields
+from typing import get_args
 
 import pytest
-from tests.unit.domain.histories import HEADS, PLACE, STAGED, facts
+from tests.unit.domain.histories import FOREIGN, HEADS, PLACE, STAGED, facts
 
-from perago.domain.publication import Isolation, PublicationFacts
+from perago.domain.lakefs import CommitId
+from perago.domain.publication import (
+    Adopt,
+    Decision,
+    Effect,
+    Isolation,
+    Keep,
+    MergeStaged,
+    PublicationFacts,
+    Refusal,
+)
 
 
 @pytest.mark.parametrize(
@@ -49,3 +65,23 @@ def test_nothing_is_assumed_that_was_not_said() -> None:
 
 def test_isolation_is_spelled_as_authors_write_it() -> None:
     assert [one.value for one in Isolation] == ["branch", "prefix"]
+
+
+def test_a_decision_is_an_effect_or_a_refusal() -> None:
+    assert set(get_args(Decision)) == {*get_args(Effect), Refusal}
+
+
+@pytest.mark.parametrize(
+    "effect",
+    [
+        MergeStaged(STAGED, CommitId("A")),
+        Keep(CommitId("A")),
+        Adopt(FOREIGN),
+        Refusal("PRG-F002", "no", CommitId("A"), FOREIGN),
+    ],
+    ids=lambda effect: type(effect).__name__,
+)
+def test_an_effect_cannot_be_changed(effect: Decision) -> None:
+    first = fields(effect)[0].name
+    with pytest.raises(FrozenInstanceError):
+        setattr(effect, first, "changed")

@@ -17,7 +17,7 @@ from tests.unit.domain.histories import (
 )
 
 from perago.domain.commit_metadata import FENCE_OWNER, LOGICAL_TASK_KEY, POLICY
-from perago.domain.logical_execution import CommitRecord
+from perago.domain.lakefs import CommitRecord
 from perago.domain.publication import (
     Adopt,
     Decision,

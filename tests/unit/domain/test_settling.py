@@ -6,7 +6,7 @@ from tests.unit.domain.histories import FACTS, INPUT, commit, cut, down_to_input
 
 from perago.domain.attempt import merge_timeout_seconds
 from perago.domain.commit_metadata import EXECUTION_ID
-from perago.domain.logical_execution import CommitId, CommitRecord, FirstParentWalk
+from perago.domain.lakefs import CommitId, CommitRecord, FirstParentWalk
 from perago.domain.outcome import (
     BrokenActions,
     DirtyTarget,

@@ -24,7 +24,7 @@ from perago.domain.attempt_history import (
     WorkflowFacts,
 )
 from perago.domain.commit_metadata import LOGICAL_TASK_KEY
-from perago.domain.logical_execution import BranchName, CommitId, CommitRecord
+from perago.domain.lakefs import BranchName, CommitId, CommitRecord
 from perago.domain.workflow_explanation import (
     Explanation,
     Situation,

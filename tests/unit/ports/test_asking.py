@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from perago.adapters.memory.system import VirtualClock
-from perago.domain.logical_execution import RepositoryId
+from perago.domain.lakefs import RepositoryId
 from perago.ports.asking import PAUSE_SECONDS, TRIES_MAX, heard_by, pages, until_answered
 from perago.ports.errors import (
     MissingError,

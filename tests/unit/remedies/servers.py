@@ -17,8 +17,8 @@ from tests.unit.remedies.shell import Shell
 
 from perago.adapters.memory import installations
 from perago.adapters.memory.installations import RepositoryBuilder, lakefs_installation
-from perago.adapters.memory.worker_handle import WorkerHandle
-from perago.domain.logical_execution import BranchName, TagName
+from perago.adapters.memory.system import WorkerHandle
+from perago.domain.lakefs import BranchName, TagName
 from perago.ports.installations import ConductorInstallation, LakeFSInstallation
 
 CONDUCTOR = "http://127.0.0.1:8080/api"
@@ -48,6 +48,8 @@ class Lakectl:
 
     def __init__(self, repository: RepositoryBuilder) -> None:
         self._repository = repository
+        self._branches_of_lakefs = lakefs_installation(repository.lakefs, WorkerHandle()).branches
+        self._rules: list[str] = []
         self._verbs: dict[str, Callable[..., Iterable[str]]] = {
             "repo list": lambda: [repository.id],
             "branch list": self._branches,
@@ -56,6 +58,9 @@ class Lakectl:
             "branch show": self._show,
             "branch delete": self._delete,
             "branch reset": self._reset,
+            "branch-protect list": self._protected,
+            "branch-protect add": self._protect,
+            "branch-protect delete": self._unprotect,
             "log": self._log,
             "commit": self._commit,
             "fs ls": self._ls,
@@ -99,6 +104,22 @@ class Lakectl:
 
     def _reset(self, address: str) -> list[str]:
         self._repository.discard_uncommitted(*self._parts(address))
+        return []
+
+    def _protected(self, address: str) -> list[str]:
+        assert self._parts(address) == []
+        return self._rules
+
+    def _protect(self, address: str, rule: str) -> list[str]:
+        assert self._parts(address) == []
+        asyncio.run(self._branches_of_lakefs.protect(self._repository.id, rule))
+        self._rules.append(rule)
+        return []
+
+    def _unprotect(self, address: str, rule: str) -> list[str]:
+        assert self._parts(address) == []
+        asyncio.run(self._branches_of_lakefs.unprotect(self._repository.id, rule))
+        self._rules.remove(rule)
         return []
 
     def _commit(self, address: str, option: str, message: str) -> list[str]:

@@ -21,7 +21,7 @@ import typer
 from tests.remedies import PLACEHOLDERS, commands_of, placeholders_of, words_of
 from tests.unit.app.command_line.command_run import Ran, Run
 
-from perago.app.command_line.reporting import reports_errors_by_class
+from perago.app.command_line.reporting import reports_errors
 from perago.domain.error_codes import error_codes
 
 OF_THE_MACHINE = frozenset({"chmod", "df", "ls", "mkdir"})
@@ -127,7 +127,7 @@ def filled(command: str, names: dict[str, str]) -> str:
 def printed_for(error: Exception) -> Ran:
     """How a command ends that raises an error, where no argument of ours can cause it."""
 
-    @reports_errors_by_class
+    @reports_errors
     def command() -> None:
         raise error
 

@@ -18,7 +18,7 @@ from perago.app.settings.settings import load_settings
 from perago.domain.errors import CheckpointRefusedError, SparkSessionError
 from perago.domain.outcome import Merged
 from perago.domain.policy import PolicySetting
-from perago.ports.errors import NothingToCommitError, ProtectedBranchError, ServiceError
+from perago.ports.errors import NothingToCommitError, ServiceError
 from perago.testing.faults import Fault, answer, crash
 
 GIB = 1024**3
@@ -66,14 +66,16 @@ async def _waiting_row(world: FaultWorld) -> AttemptReport:
     return await world.report()
 
 
-def test_a_protected_branch_takes_the_fence_and_then_what_settled_publishes(
+def test_a_rule_for_every_branch_becomes_one_for_the_target_which_settled_publishes_to(
     shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world = asyncio.run(FaultWorld(tmp_path, PolicySetting.HEAD_PARENT, fenced=False).started())
-    world.repository.protect()
     serve(shell, world, monkeypatch)
-    printed = printed_for(ProtectedBranchError("repo main: branch protection refused the write"))
-    assert shell.follow("PRG-L005", printed, REPO="repo", BRANCH="main").code == 0
+    shell("lakectl branch-protect add lakefs://repo '*'")
+    printed = shell("perago fence install repo main")
+    listed = shell.follow("PRG-L005", printed, REPO="repo", BRANCH="main", RULE="*")
+    assert listed.out == "*\n"
+    assert shell("lakectl branch-protect list lakefs://repo").out == "main\n"
     world.policy = PolicySetting.SETTLED
     asyncio.run(anew(world, DONE))
 

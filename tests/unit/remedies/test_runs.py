@@ -16,8 +16,8 @@ from tests.unit.remedies.shell import Shell
 
 from perago.app.attempt.run_attempt import AttemptReport
 from perago.domain.attempt import WorkflowStatus
-from perago.domain.finish import OnMoved
 from perago.domain.outcome import MergeConflict
+from perago.domain.run import OnMoved
 from perago.testing.faults import answer, crash
 
 

@@ -7,16 +7,19 @@ from pathlib import Path
 import pytest
 
 from perago.app.command_line.main import main
-from perago.testing.demo.command import (
+from perago.testing.demo import (
     EXPECTED_REPORT,
+    RAW_EVENTS,
     SCENES,
     Scene,
+    aggregate,
+    clean,
     closing,
     narrate,
     opening,
     play,
+    report,
 )
-from perago.testing.demo.pipeline import RAW_EVENTS, aggregate, clean, report
 from perago.testing.environment import TaskEnvironment
 
 LINES_MAX = 45

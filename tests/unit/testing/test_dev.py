@@ -2,13 +2,14 @@
 
 import json
 import re
+import sys
 from typing import get_args
 
 import pytest
 from tests.kit_cases import CASES, Case, counting_task
 
 from perago.app.page.commit_graph import branch_graph
-from perago.app.page.model import PageView, RunState, Seen, Step
+from perago.app.page.model import PageView, RunState, SceneView, Seen, Step
 from perago.testing import (
     Fault,
     arrive_late,
@@ -20,13 +21,11 @@ from perago.testing import (
     sequence,
     zombie,
 )
-from perago.testing.definitions import as_list
-from perago.testing.dev.command import parse_fault
-from perago.testing.dev.scenes import DevRequest, run_scenes
-from perago.testing.dev.story_page import page_of, scene_of
+from perago.testing.dev import DevRequest, DevRun, parse_fault, run_scene
+from perago.testing.live_view import RunReport, run_aside, tell
 
 
-async def _scene(*faults: Fault, policy: str = "settled") -> dict[str, object]:
+async def _played(*faults: Fault, policy: str = "settled") -> DevRun:
     clean, _ = counting_task()
     request = DevRequest(
         definitions=[sequence("flow", clean)],
@@ -35,7 +34,11 @@ async def _scene(*faults: Fault, policy: str = "settled") -> dict[str, object]:
         workflow_input={"params": {"clean": {}}},
         faults=faults,
     )
-    return await run_scenes(request, policy)
+    return await run_scene(request, policy)
+
+
+async def _scene(*faults: Fault, policy: str = "settled") -> SceneView:
+    return (await _played(*faults, policy=policy)).scene
 
 
 @pytest.mark.parametrize(
@@ -74,54 +77,53 @@ def test_words_that_are_no_fault_are_refused(text: str, said: str) -> None:
 
 async def test_params_that_are_not_given_are_empty() -> None:
     clean, _ = counting_task()
-    scene = await run_scenes(DevRequest([sequence("flow", clean)], [clean], {}, {}), "settled")
-    assert scene["status"] == "COMPLETED"
+    played = await run_scene(DevRequest([sequence("flow", clean)], [clean], {}, {}), "settled")
+    assert played.scene.status == "COMPLETED"
 
 
 async def test_a_run_is_a_document_that_json_can_carry() -> None:
-    scene = await _scene(crash(after="merge"))
-    assert json.loads(json.dumps(scene))["status"] == "COMPLETED"
-    assert scene["broken"] == []
+    document = (await _played(crash(after="merge"))).document()
+    assert json.loads(json.dumps(document))["status"] == "COMPLETED"
+    assert document["broken"] == []
 
 
 async def test_a_fault_that_never_happens_is_said() -> None:
-    (broken,) = as_list((await _scene(crash(before="relocate")))["broken"])
-    assert "its moment never came" in str(broken)
+    (problem,) = (await _scene(crash(before="relocate"))).problems
+    assert "its moment never came" in problem
 
 
-def _kinds(page: PageView) -> set[str]:
+def _kinds(scene: SceneView) -> set[str]:
     return {
         commit.kind
-        for scene in page.scenes
         for repository in scene.repositories
         for branch in repository.branches
         for commit in branch.commits
     }
 
 
-def _faults(page: PageView) -> list[str]:
+def _faults(scene: SceneView) -> list[str]:
     return [
         event.text
-        for scene in page.scenes
         for attempt in scene.attempts
         for event in attempt.events or ()
         if event.kind == "fault"
     ]
 
 
-async def test_the_page_shows_both_policies_their_commits_and_faults() -> None:
+async def test_a_scene_has_its_policy_commits_problems_and_faults() -> None:
     fault = foreign_commit(after="stage")
-    scenes = [await _scene(fault), await _scene(fault, policy="head-parent")]
-    page = page_of({"title": "dev", "scenes": scenes})
-    assert [scene.policy for scene in page.scenes] == ["settled", "head-parent"]
-    assert [len(scene.repositories) for scene in page.scenes] == [1, 1]
-    assert {"published", "staged", "foreign", "root"} <= _kinds(page)
-    assert "left the history of main" in " ".join(page.scenes[1].problems)
-    assert len(_faults(page)) == 2
+    for policy in ("settled", "head-parent"):
+        scene = await _scene(fault, policy=policy)
+        assert scene.policy == policy
+        assert len(scene.repositories) == 1
+        assert len(_faults(scene)) == 1
+        lost = "left the history of main" in " ".join(scene.problems)
+        assert lost is (policy == "head-parent")
+        assert {"published" if lost else "staged", "foreign", "root"} <= _kinds(scene)
 
 
 async def test_the_steps_of_an_attempt_that_died_end_where_it_died() -> None:
-    scene = scene_of(await _scene(crash(after="stage")))
+    scene = await _scene(crash(after="stage"))
     died, retried = scene.attempts
     seen = {step.name for step in died.steps if step.seen is Seen.SEEN}
     assert seen == {Step.POLLED, Step.INPUT, Step.RAN}
@@ -140,30 +142,39 @@ def test_every_fault_of_the_kit_is_compared() -> None:
 
 @pytest.mark.parametrize("case", COMPARED.values(), ids=lambda case: case.id)
 async def test_each_fault_is_shown_under_head_parent_beside_settled(case: Case) -> None:
-    settled = await _scene(*case.faults)
-    head_parent = await _scene(*case.faults, policy="head-parent")
-    assert (settled["status"], head_parent["status"]) == (
-        case.settled.workflow,
-        case.head_parent.workflow,
-    )
-    page = page_of({"title": "dev", "scenes": [settled, head_parent]})
-    assert [scene.policy for scene in page.scenes] == ["settled", "head-parent"]
-    assert len(_faults(page)) >= 2 * len(case.faults)
-    assert [len(scene.repositories) for scene in page.scenes] == [1, 1]
+    for policy, ends in (("settled", case.settled), ("head-parent", case.head_parent)):
+        scene = await _scene(*case.faults, policy=policy)
+        assert scene.status == ends.workflow
+        assert len(_faults(scene)) >= len(case.faults)
+        assert len(scene.repositories) == 1
 
 
 async def test_an_abandoned_publication_and_a_decision_are_drawn() -> None:
-    lineage = scene_of(await _scene(crash(after="merge"), policy="lineage"))
+    lineage = await _scene(crash(after="merge"), policy="lineage")
     assert 'class="commit abandoned"' in branch_graph(lineage.repositories[0]).svg
-    settled = scene_of(await _scene(crash(after="merge")))
+    settled = await _scene(crash(after="merge"))
     assert 'class="decision"' in branch_graph(settled.repositories[0]).svg
 
 
-def test_a_document_that_is_none_of_ours_is_an_empty_page() -> None:
-    attempts: list[dict[str, object]] = [{}]
-    page = page_of({"error": "no module", "scenes": [{"story": {"attempts": attempts}}, 3]})
-    assert page.error == "no module"
-    assert [len(scene.attempts) for scene in page.scenes] == [1, 0]
+def _heard(program: str) -> list[RunReport]:
+    heard: list[RunReport] = []
+    run_aside([sys.executable, "-c", program], heard.append)
+    return heard
+
+
+async def test_what_is_told_of_a_run_is_heard_as_it_was(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """`perago dev` shows what another process runs: the page goes from one to the other as JSON."""
+    page = PageView("dev", (await _scene(crash(after="merge")),), live=False)
+    tell(page, ["policy settled"])
+    program = f"print('of a task'); print({capsys.readouterr().out!r})"
+    assert _heard(program) == [RunReport(page, ("policy settled",))]
+
+
+def test_a_process_that_tells_no_end_is_heard_with_what_it_said() -> None:
+    (report,) = _heard("print({'no': 'page'})")
+    assert report.page == PageView("perago dev", live=False, error="{'no': 'page'}\n")
 
 
 async def _graph_of_a_run(*faults: Fault) -> str:
@@ -177,7 +188,7 @@ async def _graph_of_a_run(*faults: Fault) -> str:
         workflow_input={"params": {"first": {}, "second": {}}},
         faults=faults,
     )
-    scene = scene_of(await run_scenes(request, "settled"))
+    scene = (await run_scene(request, "settled")).scene
     (run,) = scene.runs
     assert run.state is (RunState.HELD if faults else RunState.PUBLISHED)
     return branch_graph(scene.repositories[0]).svg

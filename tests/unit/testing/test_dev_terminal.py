@@ -3,25 +3,25 @@
 import io
 
 from rich.console import Console
-from tests.kit_cases import counting_task
+from tests.kit_cases import counting_task, hostile_scene
 
+from perago.app.page.model import PageView, SceneView
 from perago.testing import crash, foreign_commit, sequence
-from perago.testing.definitions import as_list, as_object
-from perago.testing.dev.live_view import drawn, live_view
-from perago.testing.dev.scenes import DevRequest, run_scenes
+from perago.testing.dev import DevRequest, run_scene
+from perago.testing.live_view import drawn, live_view
 
 HOSTILE = "\x1b]0;stolen\x07[red]not markup[/red]\r\x1b[2J"
 
 
-def _screen(document: dict[str, object]) -> str:
+def _screen(*scenes: SceneView, error: str = "") -> str:
     console = Console(file=io.StringIO(), width=140, force_terminal=False)
-    console.print(drawn(document))
+    console.print(drawn(PageView("perago dev", scenes, error=error)))
     file = console.file
     assert isinstance(file, io.StringIO)
     return file.getvalue()
 
 
-async def _seen(policy: str) -> tuple[list[dict[str, object]], dict[str, object]]:
+async def _seen(policy: str) -> tuple[list[SceneView], SceneView]:
     clean, _ = counting_task()
     request = DevRequest(
         definitions=[sequence("flow", clean)],
@@ -30,13 +30,13 @@ async def _seen(policy: str) -> tuple[list[dict[str, object]], dict[str, object]
         workflow_input={"params": {"clean": {}}},
         faults=[crash(after="merge"), foreign_commit(after="complete", attempt=2)],
     )
-    seen: list[dict[str, object]] = []
-    return seen, await run_scenes(request, policy, seen.append)
+    seen: list[SceneView] = []
+    return seen, (await run_scene(request, policy, seen.append)).scene
 
 
 async def test_a_finished_run_shows_tasks_attempts_phases_and_commits() -> None:
     _, scene = await _seen("settled")
-    shown = _screen({"scenes": [scene]})
+    shown = _screen(scene)
     for text in ("policy settled", "clean attempt 1 DIED", "clean attempt 2 COMPLETED recorded"):
         assert text in shown
     for kind in ("published", "staged", "foreign", "root", "decided"):
@@ -47,24 +47,13 @@ async def test_a_finished_run_shows_tasks_attempts_phases_and_commits() -> None:
 
 async def test_a_run_is_seen_while_it_goes_on() -> None:
     seen, _ = await _seen("settled")
-    assert seen[0]["status"] == "RUNNING"
-    (attempt,) = as_list(as_object(seen[0]["story"])["attempts"])
-    assert as_object(attempt)["status"] == "RUNNING"
-    assert "RUNNING" in _screen({"scenes": [seen[0]]})
+    assert seen[0].status == "RUNNING"
+    assert [attempt.status for attempt in seen[0].attempts] == ["RUNNING"]
+    assert "RUNNING" in _screen(seen[0])
 
 
 def test_text_of_tasks_is_neither_markup_nor_control_characters() -> None:
-    event = {"kind": "output", "text": HOSTILE, "seconds": 0}
-    attempt = {"reference": HOSTILE, "number": 1, "status": HOSTILE, "events": [event]}
-    row = {"reference": HOSTILE, "status": HOSTILE}
-    commit = {"id": "a" * 64, "kind": HOSTILE, "message": HOSTILE}
-    story = {
-        "workflows": [{"rows": [row]}],
-        "attempts": [attempt],
-        "repositories": [{"branches": [{"name": HOSTILE, "commits": [commit]}]}],
-    }
-    scene = {"title": HOSTILE, "policy": HOSTILE, "broken": [HOSTILE], "story": story}
-    for shown in (_screen({"scenes": [scene]}), _screen({"error": HOSTILE})):
+    for shown in (_screen(hostile_scene(HOSTILE)), _screen(error=HOSTILE)):
         assert "[red]not markup[/red]" in shown
         assert "\x1b" not in shown
         assert "\x07" not in shown
@@ -73,8 +62,8 @@ def test_text_of_tasks_is_neither_markup_nor_control_characters() -> None:
 def test_a_terminal_is_redrawn_in_place() -> None:
     console = Console(file=io.StringIO(), width=100, force_terminal=True)
     with live_view(console) as draw:
-        draw({"scenes": [{"title": "first"}]})
-        draw({"scenes": [{"title": "second"}]})
+        draw(PageView("t", (SceneView("first", "RUNNING", "seconds"),)))
+        draw(PageView("t", (SceneView("second", "RUNNING", "seconds"),)))
     file = console.file
     assert isinstance(file, io.StringIO)
     first, _, second = file.getvalue().partition("second")

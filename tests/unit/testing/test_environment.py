@@ -24,12 +24,13 @@ from perago import (
     require_file,
     task,
 )
+from perago.domain.lakefs import BranchName, TagName
 from perago.ports.errors import RequestRefusedError
 from perago.ports.workspace import Phase
 from perago.testing import AttemptStory, MemoryServers, PeragoEnvironment, Story, crash, sequence
 from perago.testing.definitions import definition_of, renamed
 from perago.testing.environment import FaultOfUnknownTaskError
-from perago.testing.memory_servers import memory_disk
+from perago.testing.servers import memory_disk
 
 LOGGER = logging.getLogger("team")
 ENV_MILLISECONDS_MAX = 5
@@ -378,3 +379,17 @@ async def test_other_seeds_are_other_names() -> None:
             run = await env.run(clean, await env.repository())
             published.append(await run.published("clean"))
     assert published[0] == published[2] != published[1]
+
+
+async def test_a_repository_shows_every_branch_and_tag_of_it() -> None:
+    """Also where they do not fit into one answer of lakeFS, which has a thousand at most."""
+    branches, tags = ({f"{kind}-{number}" for number in range(1001)} for kind in ("branch", "tag"))
+    with PeragoEnvironment() as env:
+        repository = await env.repository("repo")
+        start = (await repository.history())[0].commit
+        for branch in branches:
+            await env.servers.create_branch(repository.id, BranchName(branch), start)
+        for tag in tags:
+            await env.servers.lakefs.tags.create(repository.id, TagName(tag), start)
+        assert set(await repository.branches()) == {"main", *branches}
+        assert set(await repository.tags()) == tags

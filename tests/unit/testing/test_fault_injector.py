@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from tests.unit.adapters.memory.memory_worker import MemoryWorker
 
-from perago.adapters.memory.installations import MAIN
-from perago.domain.logical_execution import BranchName, TagName
+from perago.adapters.memory.repository_state import MAIN
+from perago.domain.lakefs import BranchName, TagName
 from perago.domain.outcome import Merged, NoAnswer, TooManyTries
 from perago.ports.errors import (
     AccessDeniedError,

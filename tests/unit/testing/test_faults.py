@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from perago.domain.commit_metadata import EXPECTED_HEAD, LOGICAL_TASK_KEY
-from perago.domain.logical_execution import BranchName, RepositoryId
+from perago.domain.lakefs import BranchName, RepositoryId
 from perago.ports.errors import UnavailableError
 from perago.ports.lakefs import MergeRequest
 from perago.testing import (

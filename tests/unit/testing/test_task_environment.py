@@ -16,7 +16,7 @@ from perago import (
 )
 from perago.testing import GuardrailVerdict, TaskEnvironment, TaskRun
 from perago.testing.environment import describe
-from perago.testing.trial.captured_body import compare_trees, diff_lines, write_back
+from perago.testing.file_trees import compare_trees, diff_lines, write_back
 
 FILES: dict[str, bytes | str] = {"raw/a.csv": "1\n2\n", "raw/b.csv": b"3\n"}
 

@@ -5,13 +5,7 @@ import os
 import pytest
 
 from perago_servers import ConductorServer, LakefsServer, ToxiproxyServer
-from perago_servers.environment import (
-    PREFIX,
-    given_conductor,
-    given_lakefs,
-    given_toxiproxy,
-    variables,
-)
+from perago_servers.process import PREFIX
 
 LAKEFS = LakefsServer(
     endpoint="http://127.0.0.1:1",
@@ -28,10 +22,10 @@ def _no_servers_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_printed_lakefs_is_the_one_that_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in variables("lakefs-s3", LAKEFS).items():
+    for name, value in LAKEFS.variables("lakefs-s3").items():
         monkeypatch.setenv(name, value)
-    assert given_lakefs("lakefs-s3") == LAKEFS
-    assert given_lakefs("lakefs") is None
+    assert LakefsServer.given("lakefs-s3") == LAKEFS
+    assert LakefsServer.given("lakefs") is None
 
 
 def test_a_printed_conductor_and_toxiproxy_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -39,11 +33,11 @@ def test_a_printed_conductor_and_toxiproxy_are_read(monkeypatch: pytest.MonkeyPa
         ConductorServer(endpoint="http://a"),
         ToxiproxyServer(endpoint="http://b"),
     )
-    printed = variables("conductor", conductor) | variables("toxiproxy", toxiproxy)
+    printed = conductor.variables("conductor") | toxiproxy.variables("toxiproxy")
     for name, value in printed.items():
         monkeypatch.setenv(name, value)
-    assert given_conductor("conductor") == conductor
-    assert given_toxiproxy("toxiproxy") == toxiproxy
+    assert ConductorServer.given("conductor") == conductor
+    assert ToxiproxyServer.given("toxiproxy") == toxiproxy
 
 
 def test_a_lakefs_without_its_secret_is_an_error_and_not_another_server(
@@ -51,4 +45,4 @@ def test_a_lakefs_without_its_secret_is_an_error_and_not_another_server(
 ) -> None:
     monkeypatch.setenv("PERAGO_TEST_LAKEFS_ENDPOINT", "http://127.0.0.1:1")
     with pytest.raises(KeyError, match="PERAGO_TEST_LAKEFS_ACCESS_KEY_ID"):
-        given_lakefs("lakefs")
+        LakefsServer.given("lakefs")

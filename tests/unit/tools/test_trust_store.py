@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from perago_servers.trust_store import (
+from perago_servers.java import (
     BUNDLES,
     KEYSTORES,
     NAMED_BY,

@@ -11,10 +11,11 @@ from functools import partial
 from typing import TypeVar, final
 
 from perago.adapters.conductor import mapping
-from perago.adapters.conductor.client import ConductorClient, ConductorSettings
-from perago.adapters.conductor.requests import (
+from perago.adapters.conductor.client import (
     ApiClient,
     ApiRequest,
+    ConductorClient,
+    ConductorSettings,
     Method,
     NotConductorError,
     path_of,
@@ -226,6 +227,9 @@ class ConductorWorkflows(_OverApi, conductor.Workflows):
         return workflow_id
 
     async def read(self, workflow_id: str) -> conductor.WorkflowRecord | None:
+        if "/" in workflow_id:
+            # Conductor's web server refuses such a path with 400, so no workflow has the id.
+            return None
         return await self._found(_workflow(workflow_id), mapping.workflow_record)
 
     async def terminate(self, workflow_id: str, reason: str) -> None:

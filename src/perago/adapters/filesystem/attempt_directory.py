@@ -1,30 +1,42 @@
-"""Attempt directories on the local disk, and the marker in each.
+"""Attempt directories on the local disk, the marker in each, and how one is removed.
 
 `LocalAttemptDirectories` makes, checks, removes and finds them. The owner is known by a lock on a
-record beside them (`tree_removal.OwnerRecords`), because a process id may be given to another
-process. The marker is `.perago-attempt.json`, a superset of 0.6.1's.
+record beside them (`locks.OwnerRecords`), because a process id may be given to another process.
+The marker is `.perago-attempt.json`, a superset of 0.6.1's.
 """
 
-import errno
 import hashlib
 import json
 import math
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+import stat
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import cast, final
+from typing import final
 
-from perago.adapters.filesystem.tree_removal import OwnerRecords, remove_tree
-from perago.domain.attempt import AttemptSnapshot, AttemptStatus, ExecutionId
+from pydantic import TypeAdapter
+
+from perago.adapters.filesystem.locks import OwnerRecords
+from perago.domain.attempt import AttemptStatus, ExecutionId
 from perago.domain.paths import ATTEMPT_MARKER
 from perago.domain.retention import Owner
-from perago.ports.errors import DISK_FULL, ExistsError, LocalDiskError, WorkspaceLostError
+from perago.ports.errors import ExistsError, LocalDiskError, WorkspaceLostError, disk_errors
 from perago.ports.system import Clock, Concurrency
 from perago.ports.workspace import AttemptDirectories, AttemptMarker, Leftover, beside
+
+# Without O_NOFOLLOW a link in the tree would lead the removal out of it.
+_DIRECTORY = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+# Two of these, two hashes and the words between them make 212 characters, and `.json` or `.lock`
+# follow in the name of its record. Common file systems end at 255.
+SEGMENT_LENGTH_MAX = 90
+_NAME = re.compile(r"task_id=.+-exec=.+")
+# The first line of a kept outcome, before its key: an attempt that looks for its own reads no more
+# of the others.
+OUTCOME_OF = "perago outcome of "
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,112 +50,33 @@ class StampedMarker:
     inode: int = 0
 
 
+_STAMPED = TypeAdapter(StampedMarker)
+_AS_IN_0_6_1 = {"workflow_id": "workflow_instance_id", "task_type": "task_def_name"}
+_NOT_IN_0_6_1 = {"reference_name": "", "status": AttemptStatus.IN_PROGRESS, "owner_pid": 0}
+
+
 def marker_text(stamped: StampedMarker) -> str:
-    """Write a marker."""
-    attempt = stamped.marker.attempt
-    fields: dict[str, object] = {
-        "device": stamped.device,
-        "execution_id": stamped.marker.execution_id,
-        "inode": stamped.inode,
-        "iteration": attempt.iteration,
-        "owner_pid": stamped.owner_pid,
-        "owner_token": stamped.marker.execution_id,
-        "owner_worker_id": stamped.marker.owner_worker_id,
-        "poll_count": attempt.poll_count,
-        "reference_name": attempt.reference_name,
-        "repository": stamped.marker.repository,
-        "retried_task_id": attempt.retried_task_id,
-        "retry_count": attempt.retry_count,
-        "scheduled_time": attempt.scheduled_time,
-        "seq": attempt.seq,
-        "staging_branch": stamped.marker.staging_branch,
-        "start_time": attempt.start_time,
-        "started_at": stamped.started_at.isoformat(),
-        "status": str(attempt.status),
-        "task_def_name": attempt.task_type,
-        "task_id": attempt.task_id,
-        "worker_id": attempt.worker_id,
-        "workflow_instance_id": attempt.workflow_id,
-    }
-    return json.dumps(fields, sort_keys=True, ensure_ascii=False)
+    """Write a marker: all its fields side by side, as 0.6.1 does."""
+    marker = stamped.marker
+    fields = {**asdict(stamped), **asdict(marker), **asdict(marker.attempt)}
+    del fields["marker"], fields["attempt"]
+    fields |= {theirs: fields.pop(ours) for ours, theirs in _AS_IN_0_6_1.items()}
+    fields["owner_token"] = marker.execution_id
+    return json.dumps(fields, sort_keys=True, ensure_ascii=False, default=datetime.isoformat)
 
 
 def read_marker(text: str) -> StampedMarker | None:
     """Read a marker, or None for what is not one; 0.6.1's markers lack the newer fields."""
     try:
-        parsed: object = json.loads(text)
-    except ValueError:
+        fields = {**_NOT_IN_0_6_1, **json.loads(text)}
+        fields |= {ours: fields.get(theirs) for ours, theirs in _AS_IN_0_6_1.items()}
+        stamped = _STAMPED.validate_python({**fields, "marker": {**fields, "attempt": fields}})
+    except (TypeError, ValueError):
         return None
-    if not isinstance(parsed, dict):
-        return None
-    fields = cast("Mapping[str, object]", parsed)
-    try:
-        return StampedMarker(
-            marker=AttemptMarker(
-                attempt=_attempt(fields),
-                execution_id=ExecutionId(_text(fields, "execution_id")),
-                owner_worker_id=_text(fields, "owner_worker_id"),
-                staging_branch=_optional(fields, "staging_branch"),
-                repository=_optional(fields, "repository"),
-            ),
-            owner_pid=_number(fields, "owner_pid"),
-            started_at=_moment(_text(fields, "started_at")),
-            device=_number(fields, "device"),
-            inode=_number(fields, "inode"),
-        )
-    except (KeyError, TypeError, ValueError):
-        return None
-
-
-def _attempt(fields: Mapping[str, object]) -> AttemptSnapshot:
-    return AttemptSnapshot(
-        workflow_id=_text(fields, "workflow_instance_id"),
-        task_id=_text(fields, "task_id"),
-        reference_name=_optional(fields, "reference_name") or "",
-        task_type=_text(fields, "task_def_name"),
-        status=AttemptStatus(_optional(fields, "status") or AttemptStatus.IN_PROGRESS),
-        retry_count=_number(fields, "retry_count"),
-        seq=_number(fields, "seq"),
-        iteration=_number(fields, "iteration"),
-        poll_count=_number(fields, "poll_count"),
-        start_time=_number(fields, "start_time"),
-        scheduled_time=_number(fields, "scheduled_time"),
-        worker_id=_optional(fields, "worker_id"),
-        retried_task_id=_optional(fields, "retried_task_id"),
-    )
-
-
-def _moment(text: str) -> datetime:
-    moment = datetime.fromisoformat(text)
-    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
-
-
-def _text(fields: Mapping[str, object], name: str) -> str:
-    value = fields[name]
-    if not isinstance(value, str):
-        raise TypeError(name)
-    return value
-
-
-def _optional(fields: Mapping[str, object], name: str) -> str | None:
-    value = fields.get(name)
-    return value if isinstance(value, str) else None
-
-
-def _number(fields: Mapping[str, object], name: str) -> int:
-    value = fields.get(name, 0)
-    if not isinstance(value, int):
-        raise TypeError(name)
-    return value
-
-
-# Two of these, two hashes and the words between them make 212 characters, and `.json` or `.lock`
-# follow in the name of its record. Common file systems end at 255.
-SEGMENT_LENGTH_MAX = 90
-_NAME = re.compile(r"task_id=.+-exec=.+")
-# The first line of a kept outcome, before its key: an attempt that looks for its own reads no more
-# of the others.
-OUTCOME_OF = "perago outcome of "
+    started_at = stamped.started_at
+    if started_at.tzinfo is None:
+        started_at = started_at.replace(tzinfo=UTC)
+    return replace(stamped, started_at=started_at)
 
 
 @final
@@ -183,19 +116,15 @@ class LocalAttemptDirectories(AttemptDirectories):
 
     async def keep_outcome(self, directory: Path, key: str, text: str) -> None:
         def keep() -> None:
-            try:
+            with disk_errors(directory):
                 self._records.write_outcome(directory.name, f"{OUTCOME_OF}{key}\n{text}")
-            except OSError as error:
-                raise _refused(directory, error) from error
 
         await self._concurrency.blocking(keep)
 
     async def kept_outcomes(self, key: str) -> Sequence[tuple[Path, str]]:
         def find() -> Sequence[tuple[Path, str]]:
-            try:
+            with disk_errors(self._root):
                 return list(self._kept_outcomes(key))
-            except OSError as error:
-                raise _refused(self._root, error) from error
 
         return await self._concurrency.blocking(find)
 
@@ -221,15 +150,13 @@ class LocalAttemptDirectories(AttemptDirectories):
         """Lock first: of two that find the same outcome, one goes on with it."""
         if self._stamped(directory) is None:
             raise _lost(directory)
-        try:
-            status = directory.lstat()
-            stamped = replace(stamped, device=status.st_dev, inode=status.st_ino)
-            self._records.take(directory.name, marker_text(stamped))
-            _write_marker(directory, marker_text(stamped))
-        except BlockingIOError as error:
-            raise WorkspaceLostError(f"{directory} belongs to a process that runs") from error
-        except OSError as error:
-            raise _refused(directory, error) from error
+        with disk_errors(directory):
+            text = marker_text(_of_directory(stamped, directory))
+            try:
+                self._records.take(directory.name, text)
+            except BlockingIOError as error:
+                raise WorkspaceLostError(f"{directory} belongs to a process that runs") from error
+            _write_marker(directory, text)
 
     def _create(self, stamped: StampedMarker) -> Path:
         attempt = stamped.marker.attempt
@@ -242,15 +169,14 @@ class LocalAttemptDirectories(AttemptDirectories):
             # The record first: a worker that dies after this line is found by it.
             self._records.take(name, marker_text(stamped))
             directory.mkdir(mode=0o700)
-            status = directory.lstat()
-            stamped = replace(stamped, device=status.st_dev, inode=status.st_ino)
-            self._records.write(name, marker_text(stamped))
-            _write_marker(directory, marker_text(stamped))
+            text = marker_text(_of_directory(stamped, directory))
+            self._records.write(name, text)
+            _write_marker(directory, text)
         except OSError as error:
             with suppress(OSError):  # a disk that refuses may refuse this as well
                 remove_tree(directory)
                 self._records.drop(name)
-            raise _refused(directory, error) from error
+            raise LocalDiskError.of(directory, error) from error
         return directory
 
     def _record_staging(self, directory: Path, repository: str, branch: str) -> None:
@@ -259,12 +185,10 @@ class LocalAttemptDirectories(AttemptDirectories):
             raise _lost(directory)
         marker = replace(stamped.marker, repository=repository, staging_branch=branch)
         text = marker_text(replace(stamped, marker=marker))
-        try:
+        with disk_errors(directory):
             if self._records.read(directory.name) is not None:
                 self._records.write(directory.name, text)
             _write_marker(directory, text)
-        except OSError as error:
-            raise _refused(directory, error) from error
 
     def _check(self, directory: Path, execution_id: ExecutionId) -> None:
         inside = _marker_inside(directory)
@@ -282,20 +206,17 @@ class LocalAttemptDirectories(AttemptDirectories):
             raise WorkspaceLostError(f"{directory} is not a Perago attempt workspace")
         if self._records.is_of_another(name):
             raise WorkspaceLostError(f"{directory} belongs to a process that runs")
-        try:
+        with disk_errors(directory):
             # First, because what stands beside has no marker: alone it would never be found again.
             _remove_beside(directory)
             remove_tree(directory)
-        except OSError as error:
-            raise _refused(directory, error) from error
         self._records.drop(name)
 
     def _leave(self, directory: Path) -> None:
         """Whoever goes on needs no checkpoint, and copies of them may be large."""
         try:
-            _remove_beside(directory)
-        except OSError as error:
-            raise _refused(directory, error) from error
+            with disk_errors(directory):
+                _remove_beside(directory)
         finally:
             self._records.let_go(directory.name)
 
@@ -326,7 +247,9 @@ class LocalAttemptDirectories(AttemptDirectories):
             try:
                 found = self._leftover(path, now, has_record=name in recorded)
             except Exception as error:  # noqa: BLE001 - reported, and the others go on
-                found = Leftover(path, None, math.inf, Owner.UNKNOWN, _described(error))
+                found = Leftover(
+                    path, None, math.inf, Owner.UNKNOWN, f"{type(error).__name__}: {error}"
+                )
             if found is not None:
                 yield found
 
@@ -387,6 +310,11 @@ def _remove_beside(directory: Path) -> None:
         remove_tree(beside(directory))
 
 
+def _of_directory(stamped: StampedMarker, directory: Path) -> StampedMarker:
+    status = directory.lstat()
+    return replace(stamped, device=status.st_dev, inode=status.st_ino)
+
+
 def _is_that_directory(directory: Path, stamped: StampedMarker) -> bool:
     with suppress(OSError):
         status = directory.lstat()
@@ -405,10 +333,6 @@ def _process_lives(pid: int) -> bool:
     return True
 
 
-def _described(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}"
-
-
 def _lost(directory: Path) -> WorkspaceLostError:
     return WorkspaceLostError(
         f"attempt directory {directory} vanished or belongs to another attempt; nothing was"
@@ -416,8 +340,101 @@ def _lost(directory: Path) -> WorkspaceLostError:
     )
 
 
-def _refused(directory: Path, error: OSError) -> LocalDiskError:
-    reason = errno.errorcode.get(error.errno or 0, type(error).__name__)
-    refused = LocalDiskError(f"{directory}: {error.strerror or error} ({reason})")
-    refused.is_full = error.errno in DISK_FULL
-    return refused
+def remove_tree(directory: Path) -> None:
+    """Remove a directory; one that vanished meanwhile is removed as well.
+
+    It follows no symlink, opens closed directories, and needs neither the stack of the interpreter
+    nor a path: a task function may leave a tree that is deeper than either allows.
+    """
+    try:
+        parent = os.open(directory.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return
+    try:
+        current = _entered(parent, directory.name)
+        if current is not None:
+            _empty(current, directory.name)
+        _drop(parent, directory.name)
+    finally:
+        os.close(parent)
+
+
+@dataclass(slots=True)
+class _Level:
+    """One directory on the way down: its name in its parent, who it is, and what is left in it."""
+
+    name: str
+    identity: tuple[int, int]
+    folders: list[str]
+
+
+def _empty(current: int, name: str) -> None:
+    """Remove what a directory holds, deepest first; closes its descriptor.
+
+    One descriptor walks down by names and up by "..": one for each level would be too many.
+    """
+    try:
+        levels = [_Level(name, _identity(current), _without_files(current))]
+        while True:
+            level = levels[-1]
+            if level.folders:
+                below = _entered(current, level.folders[-1])
+                if below is None:
+                    _drop(current, level.folders.pop())
+                    continue
+                os.close(current)
+                current = below
+                levels.append(
+                    _Level(level.folders.pop(), _identity(current), _without_files(current))
+                )
+                continue
+            levels.pop()
+            if not levels:
+                return
+            above = os.open("..", os.O_RDONLY | _DIRECTORY, dir_fd=current)
+            os.close(current)
+            current = above
+            if _identity(current) != levels[-1].identity:  # never go on in another directory
+                raise OSError(f"{level.name} was moved while it was removed")
+            _drop(current, level.name)
+    finally:
+        os.close(current)
+
+
+def _entered(parent: int, name: str) -> int | None:
+    """Open a directory for all that removing needs; None when it is gone.
+
+    A closed one (mode 000) is opened up first, through a handle that needs no permission: changing
+    the mode by name would follow a symlink that was put there meanwhile.
+    """
+    try:
+        handle = os.open(name, os.O_PATH | _DIRECTORY, dir_fd=parent)
+    except FileNotFoundError:
+        return None
+    try:
+        if os.fstat(handle).st_mode & stat.S_IRWXU != stat.S_IRWXU:
+            os.chmod(f"/proc/self/fd/{handle}", stat.S_IRWXU)  # noqa: PTH101 - a handle, no path
+        return os.open(".", os.O_RDONLY | _DIRECTORY, dir_fd=handle)
+    finally:
+        os.close(handle)
+
+
+def _without_files(directory: int) -> list[str]:
+    """Remove what is no directory; the names of the directories."""
+    with os.scandir(directory) as entries:
+        found = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
+    for name, is_folder in found:
+        if not is_folder:
+            with suppress(FileNotFoundError):  # another sweep removes the same tree
+                os.unlink(name, dir_fd=directory)
+    return [name for name, is_folder in found if is_folder]
+
+
+def _drop(parent: int, name: str) -> None:
+    with suppress(FileNotFoundError):  # another sweep removes the same tree
+        os.rmdir(name, dir_fd=parent)
+
+
+def _identity(descriptor: int) -> tuple[int, int]:
+    facts = os.fstat(descriptor)
+    return facts.st_dev, facts.st_ino

@@ -16,16 +16,14 @@ from functools import partial
 from typing import final
 
 from perago.adapters.http import Reply
-from perago.adapters.lakefs.answers import stored_object, text_of
+from perago.adapters.lakefs.answers import Lost, NotSent, Operation, Refused, stored_object, text_of
 from perago.adapters.lakefs.client import (
     JSON_BYTES_MAX,
     ApiRequest,
     FailedRequestError,
-    FileBody,
     LakeFSClient,
     side_by_side,
 )
-from perago.adapters.lakefs.errors import Lost, NotSent, Operation, Refused
 from perago.adapters.lakefs.object_files import LeavingFile
 from perago.ports.errors import OutcomeUnknownError
 from perago.ports.objects import ObjectEntry, ObjectUpload
@@ -172,7 +170,7 @@ class BlockStore:
         return parts, whole.hexdigest()
 
     async def _put(self, url: str, file: LeavingFile, start: int, length: int, md5: bytes) -> str:
-        body = FileBody(self._client, file, start, length)
+        body = partial(file.outgoing, self._client, start, length)
         headers = {**self._extra, "Content-MD5": base64.b64encode(md5).decode()}
         with self._usable():
             async with self._client.exchange(

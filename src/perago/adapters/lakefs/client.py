@@ -12,7 +12,6 @@ import os
 import random
 from collections.abc import (
     AsyncGenerator,
-    AsyncIterator,
     Awaitable,
     Callable,
     Coroutine,
@@ -22,7 +21,7 @@ from collections.abc import (
     Sequence,
 )
 from concurrent.futures import CancelledError, ThreadPoolExecutor
-from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from threading import Lock
@@ -30,13 +29,12 @@ from typing import Any, ParamSpec, TypeVar, final
 from urllib.parse import quote, urlencode, urljoin
 
 from perago.adapters import http
-from perago.adapters.lakefs import errors, retry
+from perago.adapters.lakefs import answers
+from perago.adapters.lakefs.answers import Failure, Lost, NotSent, Operation, Refused, shortened
 from perago.adapters.lakefs.configuration import LakeFSConfiguration, api_address
-from perago.adapters.lakefs.errors import Failure, Lost, NotSent, Operation, Refused, shortened
-from perago.adapters.lakefs.object_files import LeavingFile
-from perago.domain.logical_execution import IMPOSSIBLE_NAMES
+from perago.domain.lakefs import IMPOSSIBLE_NAMES
 from perago.ports.asking import RepeatedRequest, Repetitions, heard_by, hearing
-from perago.ports.errors import LocalDiskError, OutcomeUnknownError, UnavailableError
+from perago.ports.errors import OutcomeUnknownError, UnavailableError
 from perago.ports.telemetry import request_sent
 
 Asked = ParamSpec("Asked")
@@ -50,8 +48,6 @@ HANDS_MAX = 8
 # would wait for other attempts' gigabytes, and its lease would end. As many as transfers have by
 # default (REQUESTS_CONCURRENT_MAX): each is a connection that the server keeps.
 QUESTIONS_MAX = 48
-# Smaller reads and writes are done in the loop: handing them to a thread costs as much as they do.
-INLINE_BYTES_MAX = 64 * 1024
 # One object as JSON has some hundred bytes, an error a sentence. The bounds only keep a proxy that
 # answers without end from filling the memory.
 JSON_BYTES_MAX = 16 * 1024 * 1024
@@ -92,43 +88,8 @@ class FailedRequestError(Exception):
     ) -> None:
         super().__init__(str(failure))
         self.failure = failure
-        self.asked_for = retry.asked_for_seconds(headers)
-        self.is_final = is_final or not retry.is_worth_repeating(failure)
-
-
-@dataclass(slots=True)
-class FileBody:
-    """A stretch of a file, read as it is sent; `error` is what the machine refused meanwhile."""
-
-    client: "LakeFSClient"
-    file: LeavingFile
-    start: int
-    length: int
-    around: tuple[bytes, bytes] = (b"", b"")
-    error: LocalDiskError | UnavailableError | None = None
-
-    def outgoing(self) -> http.Outgoing:
-        """The body of one attempt."""
-        return http.Outgoing(self._pieces(), self.length + sum(map(len, self.around)))
-
-    async def _pieces(self) -> AsyncIterator[bytes]:
-        before, behind = self.around
-        if before:
-            yield before
-        end = self.start + self.length
-        for offset in range(self.start, end, http.PIECE_BYTES):
-            stretch = offset, min(http.PIECE_BYTES, end - offset)
-            try:
-                if self.length <= INLINE_BYTES_MAX:
-                    piece = self.file.read(*stretch)
-                else:
-                    piece = await self.client.by_hand(self.file.read, *stretch)
-            except (LocalDiskError, UnavailableError) as error:
-                self.error = error  # the library would make a lost request of it
-                raise
-            yield piece
-        if behind:
-            yield behind
+        self.asked_for = answers.asked_for_seconds(headers)
+        self.is_final = is_final or not answers.is_worth_repeating(failure)
 
 
 @final
@@ -159,7 +120,7 @@ class LakeFSClient:
             # A kept connection that its other end had closed: reading again changes nothing.
             answer = await self.attempt(request, read)
         if isinstance(answer, Failure):
-            raise errors.port_error(operation, answer)
+            raise answers.port_error(operation, answer)
         return answer
 
     async def attempt(
@@ -243,44 +204,36 @@ class LakeFSClient:
         An attempt holds one of the slots that all transfers of this process share; a pause does
         not. The caller that waits is told of each failure.
         """
-        with ExitStack() as ends:
-            return await self._repeat(operation, attempt, ends)
-
-    async def _repeat(
-        self, operation: Operation, attempt: Callable[[], Awaitable[Result]], ends: ExitStack
-    ) -> Result:
         loop = asyncio.get_running_loop()
         failures, first = 0, 0.0
         lost: Failure | None = None
         repeated: RepeatedRequest | None = None
-        while True:
-            try:
-                async with self._slots:
-                    return await attempt()
-            except FailedRequestError as error:
-                failures += 1
-                if operation.writes and lost is None and errors.is_unknown(error.failure):
-                    lost = error.failure
-                first = first if failures > 1 else loop.time()
-                pause = retry.pause_before_repeating(
-                    self.configuration.retry,
-                    failures=failures,
-                    seconds_since_first=loop.time() - first,
-                    asked_for=error.asked_for,
-                    chance=self._dice.random(),
-                )
-                if pause is None or error.is_final:
+        try:
+            while True:
+                try:
+                    async with self._slots:
+                        return await attempt()
+                except FailedRequestError as error:
                     failure = error.failure
-                    if lost is not None and not errors.is_unknown(failure):
-                        # What this attempt met says nothing about the one that left before it
-                        # (law L0): its effect may have happened.
-                        failure = Lost(f"{lost.text}; the last attempt: {failure.text}")
-                    raise errors.port_error(operation, failure) from error
-                if repeated is None:  # not before, because most requests are sent once
-                    repeated = RepeatedRequest()
-                    ends.callback(repeated.over)
-                repeated.failed(errors.port_error(operation, error.failure))
-            await asyncio.sleep(pause)
+                    failures += 1
+                    if operation.writes and lost is None and answers.is_unknown(failure):
+                        lost = failure
+                    first = first if failures > 1 else loop.time()
+                    pause = self.configuration.retry.pause_before(
+                        failures=failures,
+                        seconds_since_first=loop.time() - first,
+                        asked_for=error.asked_for,
+                        chance=self._dice.random(),
+                    )
+                    if pause is None or error.is_final:
+                        raise answers.port_error(operation, _of_all(failure, lost)) from error
+                    if repeated is None:  # not before, because most requests are sent once
+                        repeated = RepeatedRequest()
+                    repeated.failed(answers.port_error(operation, failure))
+                await asyncio.sleep(pause)
+        finally:
+            if repeated is not None:
+                repeated.over()
 
     async def insist(
         self, operation: Operation, request: ApiRequest, read: Callable[[bytes], Result]
@@ -302,7 +255,7 @@ class LakeFSClient:
             )
         if answer.status not in _SUCCESS:
             text = answer.body.decode("utf-8", "replace")
-            raise FailedRequestError(errors.read_refusal(answer.status, text), answer.headers)
+            raise FailedRequestError(answers.read_refusal(answer.status, text), answer.headers)
         return read_answer(answer.body, read)
 
     @asynccontextmanager
@@ -310,7 +263,7 @@ class LakeFSClient:
         self,
         request: ApiRequest,
         headers: http.Headers = http.NO_HEADERS,
-        body: FileBody | None = None,
+        body: Callable[[], http.Outgoing] | None = None,
     ) -> AsyncGenerator[http.Reply]:
         """Send one request to the API or the block store; gives its answer as it arrives.
 
@@ -318,13 +271,13 @@ class LakeFSClient:
         """
         is_ours, url = not request.signed_url, self._url(request)
         for _ in range(_EXCHANGES_MAX):
-            with _as_failed_request(body):
+            with _as_failed_request():
                 async with self._http.exchange(
                     request.method,
                     url,
                     silence_seconds=self.configuration.answer_seconds,
                     headers={**self._credentials, **headers} if is_ours else headers,
-                    body=None if body is None else body.outgoing(),
+                    body=None if body is None else body(),
                 ) as reply:
                     if reply.status in _SUCCESS:
                         yield reply
@@ -333,7 +286,7 @@ class LakeFSClient:
                         url = urljoin(url, reply.headers["location"])
                         continue
                     text = (await reply.read(_ERROR_BYTES_MAX)).decode("utf-8", "replace")
-                    read = errors.read_refusal if is_ours else errors.store_refusal
+                    read = answers.read_refusal if is_ours else answers.store_refusal
                     raise FailedRequestError(read(reply.status, text), reply.headers)
         raise FailedRequestError(Lost("the block store redirects without end"), is_final=True)
 
@@ -350,6 +303,17 @@ class LakeFSClient:
                 raise FailedRequestError(Refused(404, f"{found} not found"))
         path = "/".join(quote(segment, safe="") for segment in request.path)
         return f"{self.address}/{path}?{urlencode(request.query, quote_via=quote, safe='')}"
+
+
+def _of_all(last: Failure, lost: Failure | None) -> Failure:
+    """What several attempts together came to.
+
+    What the last one met says nothing about one that left before it (law L0): its effect may have
+    happened.
+    """
+    if lost is None or answers.is_unknown(last):
+        return last
+    return Lost(f"{lost.text}; the last attempt: {last.text}")
 
 
 def read_answer(body: bytes, read: Callable[[bytes], Result]) -> Result:
@@ -379,7 +343,7 @@ def _heard_from_a_thread() -> Repetitions | None:
 
 
 @contextmanager
-def _as_failed_request(body: FileBody | None = None) -> Generator[None]:
+def _as_failed_request() -> Generator[None]:
     """Raise FailedRequestError for a request without a usable answer."""
     try:
         yield
@@ -387,9 +351,6 @@ def _as_failed_request(body: FileBody | None = None) -> Generator[None]:
         final_one = isinstance(error, http.NotTrustedError)
         raise FailedRequestError(NotSent(shortened(str(error))), is_final=final_one) from error
     except http.NoAnswerError as error:
-        if body is not None and body.error is not None:
-            # The file on this disk could not be read, which says nothing about lakeFS.
-            raise body.error from None
         broken = not isinstance(error.__cause__, TimeoutError)
         raise FailedRequestError(Lost(shortened(str(error)), broken=broken)) from error
 

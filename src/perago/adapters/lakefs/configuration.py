@@ -1,4 +1,4 @@
-"""Where lakeFS is and how to talk to it: one spelling of its address, its keys, its terms.
+"""Where lakeFS is, how to talk to it, and how long one request is repeated.
 
 Decides what is repaired in silence and what is refused. Reads no environment, opens no connection.
 """
@@ -9,7 +9,6 @@ from enum import StrEnum
 from urllib.parse import SplitResult, urlsplit, urlunsplit
 
 from perago.adapters.http import HttpTerms
-from perago.adapters.lakefs.retry import RetryTerms
 from perago.ports.errors import UnavailableError
 
 API_PATH = "/api/v1"
@@ -25,6 +24,42 @@ class RouteChoice(StrEnum):
     AUTO = "auto"
     API = "api"
     PRESIGNED = "presigned"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetryTerms:
+    """How long one request is repeated, and how long the pauses between its attempts are.
+
+    The bound is a time and not a number of attempts, because what is waited for is a server that
+    starts again or a rollout: five quick attempts are over after a second and a half. It counts
+    from the first failure, so that an attempt which waited a minute in silence is still repeated.
+    The first pause is that of one lost connection; the longest is how late a worker may find out
+    that the server is back.
+    """
+
+    seconds_max: float = 60.0
+    first_pause_seconds: float = 0.2
+    pause_seconds_max: float = 10.0
+
+    def pause_before(
+        self,
+        *,
+        failures: int,
+        seconds_since_first: float,
+        asked_for: float | None,
+        chance: float,
+    ) -> float | None:
+        """Seconds to wait before another attempt; None when it is time to give up.
+
+        `chance` is between 0 and 1. The whole pause is left to it (full jitter), because dozens of
+        requests fail at the same moment and would come back at the same moment. What the server
+        asks for is waited out, and the jitter comes on top.
+        """
+        # A float cannot hold 2 to the 1024, and a server may fail quickly for a minute.
+        doublings = min(failures - 1, 30)
+        ceiling = min(self.pause_seconds_max, self.first_pause_seconds * 2.0**doublings)
+        pause = chance * ceiling + (asked_for or 0.0)
+        return pause if seconds_since_first + pause <= self.seconds_max else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +89,6 @@ class LakeFSAddressError(UnavailableError):
     def __init__(self, address: str, found: str) -> None:
         # A secret must not come back in an error or a log line, whatever else is wrong beside it.
         address = address.rpartition("@")[2]
-        self.address = address
         super().__init__(
             f"{address!r} is not the address of a lakeFS API: {found}; expected "
             f"http(s)://HOST:PORT, or http(s)://HOST:PORT/PATH{API_PATH} behind a proxy "

@@ -1,23 +1,19 @@
 """One lakeFS as the container takes it: its ports over one client, one request a question.
 
-Spells out every option of an effect. What an answer means is in `errors`; what a tag
-decides and what a walk is for, the domain knows.
+Spells out every option of an effect. What an answer means is in `answers`; what a tag decides and
+what a walk is for, the domain knows.
 """
 
 import json
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import datetime
+from http import HTTPStatus
 from typing import final
 
 from perago.adapters.http import time_of
-from perago.adapters.lakefs.answers import (
-    change,
-    commit_record,
-    page_of,
-    repository_facts,
-    server_facts,
-)
+from perago.adapters.lakefs import answers
+from perago.adapters.lakefs.answers import Failure, Operation, Refused
 from perago.adapters.lakefs.client import (
     ApiRequest,
     FailedRequestError,
@@ -26,17 +22,9 @@ from perago.adapters.lakefs.client import (
     at_ref,
 )
 from perago.adapters.lakefs.configuration import LakeFSAddressError, LakeFSConfiguration
-from perago.adapters.lakefs.errors import (
-    Failure,
-    Operation,
-    Refused,
-    merge_answer,
-    port_error,
-    relocation_answer,
-)
 from perago.adapters.lakefs.objects import LakeFSObjects
-from perago.adapters.lakefs.protection import add_rule, is_covered, remove_rule
-from perago.domain.logical_execution import (
+from perago.adapters.lakefs.protection import BranchProtection
+from perago.domain.lakefs import (
     BranchName,
     CommitId,
     CommitRecord,
@@ -86,12 +74,12 @@ class _OverLakeFS:
         return await self._client.ask(
             Operation(f"list {kind} of", repository),
             ApiRequest("GET", ("repositories", repository, kind), page),
-            page_of(lambda ref: (str(ref["id"]), CommitId(ref["commit_id"]))),
+            answers.page_of(lambda ref: (str(ref["id"]), CommitId(ref["commit_id"]))),
         )
 
 
 @final
-class LakeFSBranches(_OverLakeFS, lakefs.Branches):
+class LakeFSBranches(_OverLakeFS, BranchProtection, lakefs.Branches):
     """Branches of one lakeFS installation."""
 
     async def head(self, repository: RepositoryId, branch: BranchName) -> CommitRecord:
@@ -100,7 +88,7 @@ class LakeFSBranches(_OverLakeFS, lakefs.Branches):
         # The log answers with parents and metadata, the branch itself only with an id. Without
         # the `@` a tag of this name would do, and so would a commit whose id begins like it.
         request = ApiRequest("GET", at_ref(repository, f"{branch}@", "commits"), {"amount": "1"})
-        read = page_of(commit_record)
+        read = answers.page_of_commits
         return await self._client.ask(operation, request, lambda body: read(body)[0][0])
 
     async def create(
@@ -159,7 +147,7 @@ class LakeFSBranches(_OverLakeFS, lakefs.Branches):
             lambda body: str(json.loads(body)["reference"]),
         )
         if isinstance(answer, Failure):
-            return merge_answer(operation, answer)
+            return answers.merge_answer(operation, answer)
         return Merged(CommitId(answer)) if answer else NoAnswer("status 200 without a commit")
 
     async def relocate(
@@ -177,19 +165,8 @@ class LakeFSBranches(_OverLakeFS, lakefs.Branches):
             ApiRequest("PUT", path, query, seconds=timeout_seconds), bytes
         )
         if isinstance(answer, Failure):
-            return relocation_answer(operation, answer)
+            return answers.relocation_answer(operation, answer)
         return Relocated()
-
-    async def is_protected(self, repository: RepositoryId, branch: BranchName) -> bool:
-        return await is_covered(self._client, repository, branch)
-
-    async def protect(
-        self, repository: RepositoryId, pattern: str, *, like: BranchName | None = None
-    ) -> None:
-        await add_rule(self._client, repository, pattern, like)
-
-    async def unprotect(self, repository: RepositoryId, pattern: str) -> None:
-        await remove_rule(self._client, repository, pattern)
 
 
 @final
@@ -238,7 +215,7 @@ class LakeFSCommits(_OverLakeFS, lakefs.Commits):
         return await self._client.ask(
             Operation("read commit", f"{repository}/{ref}"),
             ApiRequest("GET", ("repositories", repository, "commits", ref)),
-            lambda body: commit_record(json.loads(body)),
+            lambda body: answers.commit_record(json.loads(body)),
         )
 
     async def first_parents(
@@ -251,7 +228,7 @@ class LakeFSCommits(_OverLakeFS, lakefs.Commits):
         while True:
             query["amount"] = str(min(self.walk_page, commits_max - len(records)))
             request = ApiRequest("GET", at_ref(repository, start, "commits"), query)
-            page, more = await self._client.ask(operation, request, page_of(commit_record))
+            page, more = await self._client.ask(operation, request, answers.page_of_commits)
             records.extend(page)
             if records[-1].commit == stop_at:
                 return FirstParentWalk(tuple(records), reached=True)
@@ -300,7 +277,8 @@ class LakeFSCommits(_OverLakeFS, lakefs.Commits):
         }
         operation = Operation("compare", f"{repository}/{left} with {right}")
         request = ApiRequest("GET", at_ref(repository, left, "diff", right), query)
-        return lakefs.ChangePage(*await self._client.ask(operation, request, page_of(change)))
+        page = await self._client.ask(operation, request, answers.page_of_changes)
+        return lakefs.ChangePage(*page)
 
     async def uncommitted_page(
         self,
@@ -317,7 +295,8 @@ class LakeFSCommits(_OverLakeFS, lakefs.Commits):
             "list uncommitted objects of", what, missing=errors.BranchMissingError
         )
         request = ApiRequest("GET", at_branch(repository, branch, "diff"), query)
-        return lakefs.ChangePage(*await self._client.ask(operation, request, page_of(change)))
+        page = await self._client.ask(operation, request, answers.page_of_changes)
+        return lakefs.ChangePage(*page)
 
 
 @final
@@ -328,18 +307,15 @@ class LakeFSRepositories(_OverLakeFS, lakefs.Repositories):
         return await self._client.ask(
             Operation("read repository", repository, missing=errors.RepositoryMissingError),
             ApiRequest("GET", ("repositories", repository)),
-            repository_facts,
+            answers.repository_facts,
         )
 
     async def list_page(self, after: str = "", amount: int = 1000) -> lakefs.RepositoryPage:
         request = ApiRequest("GET", ("repositories",), {"after": after, "amount": str(amount)})
-        read = page_of(lambda found: RepositoryId(found["id"]))
+        read = answers.page_of(lambda found: RepositoryId(found["id"]))
         return lakefs.RepositoryPage(
             *await self._client.ask(Operation("list repositories", ""), request, read)
         )
-
-
-NO_CONTENT = 204  # of the health check, which has nothing to say
 
 
 @final
@@ -353,14 +329,19 @@ class LakeFSServer(_OverLakeFS, Server):
         """The health check: an answer without content, which no web page and no login gives."""
         try:
             async with self._client.exchange(ApiRequest("GET", ("healthcheck",))) as reply:
-                if reply.status == NO_CONTENT:
+                if reply.status == HTTPStatus.NO_CONTENT:
                     return time_of(reply.headers)
                 kind = reply.headers.get("content-type", "nothing known")
                 found = f"GET /healthcheck is answered with {reply.status} and {kind}"
         except FailedRequestError as error:
-            if not isinstance(error.failure, Refused):
-                raise port_error(Operation("reach", self._client.address), error.failure) from error
-            found = f"GET /healthcheck is answered with {error.failure.status} {error.failure.text}"
+            match error.failure:
+                case Refused(status, text):
+                    found = f"GET /healthcheck is answered with {status} {text}"
+                case answers.NotLakeFS(text):
+                    found = f"GET /healthcheck is answered with {text}"
+                case failure:
+                    operation = Operation("reach", self._client.address)
+                    raise answers.port_error(operation, failure) from error
         raise LakeFSAddressError(self._client.address, found)
 
     async def facts(self) -> ServerFacts:
@@ -373,7 +354,7 @@ class LakeFSServer(_OverLakeFS, Server):
             return await self._client.ask(
                 Operation("ask for", "the version"),
                 ApiRequest("GET", ("config",)),
-                lambda body: server_facts(body, user),
+                lambda body: answers.server_facts(body, user),
             )
         except errors.AccessDeniedError:  # that needs a right of its own, and no worker needs it
             return ServerFacts(user=user)

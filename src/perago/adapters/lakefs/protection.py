@@ -11,9 +11,9 @@ from fnmatch import fnmatchcase
 from functools import partial
 from typing import Any, TypeAlias
 
-from perago.adapters.lakefs.client import ApiRequest, LakeFSClient, read_answer
-from perago.adapters.lakefs.errors import Failure, Operation, Refused, port_error
-from perago.domain.logical_execution import BranchName, RepositoryId
+from perago.adapters.lakefs.answers import Failure, Operation, Refused, port_error
+from perago.adapters.lakefs.client import JSON_BYTES_MAX, ApiRequest, LakeFSClient, read_answer
+from perago.domain.lakefs import BranchName, RepositoryId
 from perago.ports.errors import UnavailableError
 
 # Whole, with what a later release may say in it besides the pattern: it is written back.
@@ -26,7 +26,6 @@ _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 
 _TRIES_MAX = 5  # people change the rules of one repository hardly ever
 _CHANGED_MEANWHILE = 412  # If-Match: another writer has changed the rules since they were read
-_RULES_BYTES_MAX = 16 * 1024 * 1024  # far above any set of rules; keeps a broken proxy's answer out
 
 
 def covers(pattern: str, branch: str) -> bool:
@@ -41,58 +40,56 @@ def covers(pattern: str, branch: str) -> bool:
     return any(covers(f"{before}{choice}{behind}", branch) for choice in braces[1].split(","))
 
 
-async def is_covered(client: LakeFSClient, repository: RepositoryId, branch: BranchName) -> bool:
-    """Whether any rule covers a branch."""
-    rules = await client.ask(_reading(repository), _request(repository), _rules_of)
-    return any(covers(rule["pattern"], branch) for rule in rules)
+class BranchProtection:
+    """The part of a port of branches that reads and changes their protection."""
 
+    _client: LakeFSClient
 
-async def add_rule(
-    client: LakeFSClient, repository: RepositoryId, pattern: str, like: BranchName | None
-) -> None:
-    """Add a rule, as the one that covers `like`; a rule of this pattern stays as it is."""
+    async def is_protected(self, repository: RepositoryId, branch: BranchName) -> bool:
+        rules = await self._client.ask(_reading(repository), _request(repository), _rules_of)
+        return any(covers(rule["pattern"], branch) for rule in rules)
 
-    def added(rules: Rules) -> Rules:
-        if any(rule["pattern"] == pattern for rule in rules):
-            return rules
-        models = (rule for rule in rules if like is not None and covers(rule["pattern"], like))
-        return [*rules, {**next(models, Rule()), "pattern": pattern}]
+    async def protect(
+        self, repository: RepositoryId, pattern: str, *, like: BranchName | None = None
+    ) -> None:
+        """Add a rule, as the one that covers `like`; a rule of this pattern stays as it is."""
 
-    await _change(client, repository, added)
+        def added(rules: Rules) -> Rules:
+            if any(rule["pattern"] == pattern for rule in rules):
+                return rules
+            models = (rule for rule in rules if like is not None and covers(rule["pattern"], like))
+            return [*rules, {**next(models, Rule()), "pattern": pattern}]
 
+        await self._change(repository, added)
 
-async def remove_rule(client: LakeFSClient, repository: RepositoryId, pattern: str) -> None:
-    """Remove the rule of a pattern, if there is one."""
-    await _change(
-        client, repository, lambda rules: [rule for rule in rules if rule["pattern"] != pattern]
-    )
+    async def unprotect(self, repository: RepositoryId, pattern: str) -> None:
+        await self._change(
+            repository, lambda rules: [rule for rule in rules if rule["pattern"] != pattern]
+        )
 
-
-async def _change(
-    client: LakeFSClient, repository: RepositoryId, changed: Callable[[Rules], Rules]
-) -> None:
-    request = _request(repository)
-    changing = Operation("change branch protection of", repository, writes=True)
-    for _ in range(_TRIES_MAX):
-        read = partial(_rules_and_tag, client, request)
-        rules, tag = await client.run(client.repeat(_reading(repository), read))
-        wanted = changed(rules)
-        if wanted == rules:
-            return
-        # Before the first rule of a repository there is no tag, and an empty one is refused.
-        headers = {"If-Match": tag} if tag else {}
-        writing = replace(request, method="PUT", content=wanted, headers=headers)
-        answer = await client.attempt(writing, bytes)
-        if not isinstance(answer, Failure):
-            return
-        if not isinstance(answer, Refused) or answer.status != _CHANGED_MEANWHILE:
-            raise port_error(changing, answer)
-    raise UnavailableError(f"branch protection of {repository} changes all the time; try again")
+    async def _change(self, repository: RepositoryId, changed: Callable[[Rules], Rules]) -> None:
+        client, request = self._client, _request(repository)
+        changing = Operation("change branch protection of", repository, writes=True)
+        for _ in range(_TRIES_MAX):
+            read = partial(_rules_and_tag, client, request)
+            rules, tag = await client.run(client.repeat(_reading(repository), read))
+            wanted = changed(rules)
+            if wanted == rules:
+                return
+            # Before the first rule of a repository there is no tag, and an empty one is refused.
+            headers = {"If-Match": tag} if tag else {}
+            writing = replace(request, method="PUT", content=wanted, headers=headers)
+            answer = await client.attempt(writing, bytes)
+            if not isinstance(answer, Failure):
+                return
+            if not isinstance(answer, Refused) or answer.status != _CHANGED_MEANWHILE:
+                raise port_error(changing, answer)
+        raise UnavailableError(f"branch protection of {repository} changes all the time; try again")
 
 
 async def _rules_and_tag(client: LakeFSClient, request: ApiRequest) -> tuple[Rules, str]:
     async with client.exchange(request) as reply:
-        rules = read_answer(await reply.read(_RULES_BYTES_MAX), _rules_of)
+        rules = read_answer(await reply.read(JSON_BYTES_MAX), _rules_of)
         return rules, reply.headers.get("ETag", "")
 
 

@@ -1,17 +1,21 @@
-"""Task definitions, task rows and workflows of the in-memory Conductor, as the server stores them.
+"""Definitions, task rows and workflows of the in-memory Conductor, as the server stores them.
 
-`complete_definition` adds the server's defaults and makes its refusals; `task_settings` reads the
-fields that it obeys; `retry_delay_ms` is its pause before a retry. Knows Conductor's JSON names.
+`TaskSettings` is a task definition with the server's defaults, and `retry_delay_ms` its pause
+before a retry. `check_definition` refuses a workflow that could not run. Knows Conductor's JSON
+names.
 """
 
-from collections.abc import Iterator, Mapping
-from copy import copy
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 from types import MappingProxyType
-from typing import TypeAlias, assert_never
+from typing import Any, Literal, Self, TypeAlias, assert_never, cast
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic.alias_generators import to_camel
 
 from perago.adapters.memory.system import json_copy
+from perago.adapters.memory.workflow_expressions import expressions_in
 from perago.domain.attempt import (
     AttemptRecord,
     AttemptSnapshot,
@@ -22,131 +26,163 @@ from perago.domain.attempt import (
 from perago.ports.conductor import WorkflowRecord
 from perago.ports.errors import RequestRefusedError
 
-# What Conductor 3.32 answers for a definition with nothing but a name (law D4).
-DEFAULTS: Mapping[str, object] = MappingProxyType(
-    {
-        "retryCount": 3,
-        "retryLogic": "FIXED",
-        "retryDelaySeconds": 60,
-        "timeoutPolicy": "TIME_OUT_WF",
-        "timeoutSeconds": 0,
-        "responseTimeoutSeconds": 3600,
-        "backoffScaleFactor": 1,
-        "maxRetryDelaySeconds": 0,
-        "backoffJitterMs": 0,
-        "totalTimeoutSeconds": 0,
-        "rateLimitPerFrequency": 0,
-        "rateLimitFrequencyInSeconds": 1,
-        "inputKeys": [],
-        "outputKeys": [],
-        "inputTemplate": {},
-        "runtimeMetadata": [],
-        "taskStatusListenerEnabled": True,
-        "enforceSchema": False,
-    }
-)
+MILLISECONDS_PER_SECOND = 1000
+TimeoutPolicy: TypeAlias = Literal["RETRY", "TIME_OUT_WF", "ALERT_ONLY"]
 
 
-class RetryLogic(StrEnum):
-    """How the pause before a retry grows."""
+class TaskSettings(BaseModel):
+    """A task definition, with what Conductor 3.32 answers where it says nothing (law D4)."""
 
-    FIXED = "FIXED"
-    LINEAR_BACKOFF = "LINEAR_BACKOFF"
-    EXPONENTIAL_BACKOFF = "EXPONENTIAL_BACKOFF"
+    model_config = ConfigDict(alias_generator=to_camel, extra="allow", frozen=True, strict=True)
+
+    name: str = Field(min_length=1)
+    retry_count: int = Field(default=3, ge=0)
+    retry_logic: Literal["FIXED", "LINEAR_BACKOFF", "EXPONENTIAL_BACKOFF"] = "FIXED"
+    retry_delay_seconds: int = 60
+    timeout_policy: TimeoutPolicy = "TIME_OUT_WF"
+    timeout_seconds: int = 0
+    response_timeout_seconds: int = Field(default=3600, ge=1)
+    poll_timeout_seconds: int | None = None
+    backoff_scale_factor: int = 1
+    max_retry_delay_seconds: int = 0
+    backoff_jitter_ms: int = 0
+    total_timeout_seconds: int = 0
+    rate_limit_per_frequency: int = 0
+    rate_limit_frequency_in_seconds: int = 1
+    input_keys: list[str] = []
+    output_keys: list[str] = []
+    input_template: dict[str, Any] = {}
+    runtime_metadata: list[Any] = []
+    task_status_listener_enabled: bool = True
+    enforce_schema: bool = False
+
+    @model_validator(mode="after")
+    def _response_is_within_the_time_out(self) -> Self:
+        if 0 < self.timeout_seconds < self.response_timeout_seconds:
+            raise ValueError(
+                f"expected responseTimeoutSeconds up to timeoutSeconds {self.timeout_seconds}, "
+                f"found {self.response_timeout_seconds}; lower it or raise timeoutSeconds"
+            )
+        return self
+
+    @classmethod
+    def of(cls, definition: Mapping[str, object]) -> Self:
+        """Read a definition, or refuse what the server refuses."""
+        given = {key: value for key, value in definition.items() if value is not None}
+        try:
+            return cls.model_validate(json_copy(given))
+        except ValidationError as error:
+            said = "; ".join(
+                " ".join(map(str, (*each["loc"], each["msg"]))) for each in error.errors()
+            )
+            raise RequestRefusedError(f"task definition {given.get('name')}: {said}") from error
+
+    def definition(self) -> dict[str, object]:
+        """The definition as the server shows it."""
+        return self.model_dump(by_alias=True, exclude_none=True)
 
 
-class TimeoutPolicy(StrEnum):
-    """What follows from an execution or poll time-out."""
+def retry_delay_ms(settings: TaskSettings, retries_before: int, fraction: float) -> int:
+    """Milliseconds before the next attempt may be polled.
 
-    RETRY = "RETRY"
-    TIME_OUT_WF = "TIME_OUT_WF"
-    ALERT_ONLY = "ALERT_ONLY"
-
-
-@dataclass(frozen=True, slots=True)
-class TaskSettings:
-    """The fields of a definition that the state machine obeys."""
-
-    name: str
-    retry_count: int
-    retry_logic: RetryLogic
-    retry_delay_seconds: int
-    backoff_scale_factor: int
-    max_retry_delay_seconds: int
-    backoff_jitter_ms: int
-    timeout_seconds: int
-    timeout_policy: TimeoutPolicy
-    response_timeout_seconds: int
-    poll_timeout_seconds: int
-    input_template: Mapping[str, object]
+    FIXED                d
+    LINEAR_BACKOFF       d * scale * (n + 1)
+    EXPONENTIAL_BACKOFF  d * 2^n
+    then capped by maxRetryDelaySeconds unless that is 0, plus up to backoffJitterMs.
+    """
+    seconds = settings.retry_delay_seconds
+    match settings.retry_logic:
+        case "FIXED":
+            pass
+        case "LINEAR_BACKOFF":
+            seconds *= settings.backoff_scale_factor * (retries_before + 1)
+        case "EXPONENTIAL_BACKOFF":
+            seconds *= 2**retries_before
+        case _:
+            assert_never(settings.retry_logic)
+    if settings.max_retry_delay_seconds > 0:
+        seconds = min(seconds, settings.max_retry_delay_seconds)
+    return seconds * MILLISECONDS_PER_SECOND + int(settings.backoff_jitter_ms * fraction)
 
 
-def complete_definition(definition: Mapping[str, object]) -> dict[str, object]:
-    """Fill in the server's defaults, or refuse what the server refuses."""
+Spec: TypeAlias = Mapping[str, object]  # a task, or the whole, of a workflow definition
+TASK_ID_NAME = "CPEWF_TASK_ID"  # the server's name for `${CPEWF_TASK_ID}` in an input
+# No expression is taken: the server checks it when the workflow is defined.
+TERMINATION_STATUSES = frozenset({"COMPLETED", "FAILED", "TERMINATED"})
+
+
+def kind_of(spec: Spec) -> str:
+    """The kind of a task; without one it is for workers."""
+    return str(spec.get("type", "SIMPLE"))
+
+
+def object_in(spec: Spec, field: str) -> Spec:
+    """The object in a field of a definition; empty when the field is absent."""
+    value = spec.get(field)
+    return value if isinstance(value, Mapping) else {}
+
+
+def specs_in(value: object) -> Sequence[Spec]:
+    """The list of tasks in a field of a definition; empty when the field is absent."""
+    return cast("Sequence[Spec]", value) if isinstance(value, list | tuple) else ()
+
+
+def specs_of(tasks: object) -> Iterator[Spec]:
+    """Every task of a list of tasks, the ones inside others included."""
+    for spec in specs_in(tasks):
+        yield spec
+        inside = spec.get("loopOver"), spec.get("defaultCase"), *specs_in(spec.get("forkTasks"))
+        for part in (*inside, *object_in(spec, "decisionCases").values()):
+            yield from specs_of(part)
+
+
+def check_definition(definition: Spec, kinds: Collection[str]) -> dict[str, object]:
+    """Refuse a definition that could not run; else the definition with its version."""
     name = definition.get("name")
-    if not isinstance(name, str) or not name:
-        raise RequestRefusedError("a task definition needs a name; give it one")
-    given = {key: value for key, value in definition.items() if value is not None}
-    full = {**DEFAULTS, **given}
-    settings = _read(name, full)
-    if settings.retry_count < 0:
+    specs = list(specs_of(definition.get("tasks")))
+    if not isinstance(name, str) or not name or not specs:
+        raise RequestRefusedError("a workflow definition needs a name and at least one task")
+    for spec in specs:
+        _check_spec(spec, kinds)
+    counted = Counter(str(spec["taskReferenceName"]) for spec in specs)
+    if twice := [reference for reference, count in counted.items() if count > 1]:
+        raise RequestRefusedError(f"{name}: taskReferenceName should be unique: {twice}")
+    for spec in specs:
+        for path in expressions_in(spec.get("inputParameters")):
+            if path[0] not in {"workflow", TASK_ID_NAME, *counted}:
+                raise RequestRefusedError(
+                    f"{name}: task {spec['taskReferenceName']} refers to {path[0]!r}, "
+                    "which is not defined in the workflow definition"
+                )
+    return {"version": 1, **definition}
+
+
+def _check_spec(spec: Spec, kinds: Collection[str]) -> None:
+    for name in ("name", "taskReferenceName"):
+        if not isinstance(spec.get(name), str) or not spec[name]:
+            raise RequestRefusedError(f"a task of a workflow needs {name}, found {spec}")
+    if kind_of(spec) not in kinds:
         raise RequestRefusedError(
-            f"{name}: expected retryCount of 0 or more, found {settings.retry_count}"
+            f"task {spec['taskReferenceName']}: the in-memory Conductor runs "
+            f"{', '.join(sorted(kinds))}, found {kind_of(spec)}; run it on a real server"
         )
-    response, timeout = settings.response_timeout_seconds, settings.timeout_seconds
-    if response < 1:
-        raise RequestRefusedError(f"{name}: expected responseTimeoutSeconds >= 1, found {response}")
-    if timeout and response > timeout:
+    ends_as = object_in(spec, "inputParameters").get("terminationStatus")
+    if kind_of(spec) == "TERMINATE" and ends_as not in TERMINATION_STATUSES:
         raise RequestRefusedError(
-            f"{name}: expected responseTimeoutSeconds up to timeoutSeconds {timeout}, "
-            f"found {response}; lower it or raise timeoutSeconds"
+            f"terminate task must have a terminationStatus parameter and must be set to COMPLETED "
+            f"or FAILED, taskName: {spec['name']}"
         )
-    return full
+    if kind_of(spec) == "SWITCH" and spec.get("evaluatorType") != "value-param":
+        raise RequestRefusedError(
+            f"task {spec['taskReferenceName']}: expected evaluatorType value-param, "
+            f"found {spec.get('evaluatorType')}; the in-memory Conductor runs no scripts"
+        )
 
 
-def task_settings(name: str, definition: Mapping[str, object] | None) -> TaskSettings:
-    """Read the fields that are obeyed; a type without a definition has the defaults."""
-    return _read(name, {**DEFAULTS, **(definition or {})})
-
-
-def _read(name: str, full: Mapping[str, object]) -> TaskSettings:
-    try:
-        logic = RetryLogic(str(full["retryLogic"]))
-        policy = TimeoutPolicy(str(full["timeoutPolicy"]))
-    except ValueError as error:
-        raise RequestRefusedError(f"{name}: {error}") from error
-    template = full["inputTemplate"]
-    return TaskSettings(
-        name=name,
-        retry_count=_whole(full, "retryCount"),
-        retry_logic=logic,
-        retry_delay_seconds=_whole(full, "retryDelaySeconds"),
-        backoff_scale_factor=_whole(full, "backoffScaleFactor"),
-        max_retry_delay_seconds=_whole(full, "maxRetryDelaySeconds"),
-        backoff_jitter_ms=_whole(full, "backoffJitterMs"),
-        timeout_seconds=_whole(full, "timeoutSeconds"),
-        timeout_policy=policy,
-        response_timeout_seconds=_whole(full, "responseTimeoutSeconds"),
-        poll_timeout_seconds=_whole(full, "pollTimeoutSeconds"),
-        input_template=template if isinstance(template, Mapping) else {},
-    )
-
-
-def _whole(full: Mapping[str, object], field: str) -> int:
-    value = full.get(field, 0)
-    if not isinstance(value, int):
-        raise RequestRefusedError(f"{full.get('name')}: expected a number in {field}: {value!r}")
-    return value
-
-
-Spec: TypeAlias = Mapping[str, object]
 ITERATION_MARK = "__"  # the server names tasks of a loop `body__1`, `body__2`
-
 PASSING = frozenset(
     {AttemptStatus.COMPLETED, AttemptStatus.COMPLETED_WITH_ERRORS, AttemptStatus.SKIPPED}
 )
-
-
 # The server calls these rows by their kind, and every other row by the name of its task.
 SHOWN_AS: Mapping[str, str] = MappingProxyType(
     {"FORK_JOIN": "FORK", "FORK_JOIN_DYNAMIC": "FORK", "JOIN": "JOIN", "SWITCH": "SWITCH"}
@@ -188,7 +224,7 @@ class TaskRow:
     @property
     def is_queued_type(self) -> bool:
         """Whether workers poll it; the rows of forks, loops and the like are the server's own."""
-        return is_queued(self.spec)
+        return kind_of(self.spec) == "SIMPLE"
 
     @property
     def lets_pass(self) -> bool:
@@ -197,7 +233,6 @@ class TaskRow:
 
     @property
     def queue(self) -> tuple[str, str | None]:
-        """The queue it waits in."""
         return self.task_type, self.domain
 
     def snapshot(self) -> AttemptSnapshot:
@@ -206,7 +241,7 @@ class TaskRow:
             workflow_id=self.workflow_id,
             task_id=self.task_id,
             reference_name=self.reference_name,
-            task_type=SHOWN_AS.get(str(self.spec.get("type")), self.task_type),
+            task_type=self.task_type,
             status=self.status,
             retry_count=self.retry_count,
             seq=self.seq,
@@ -258,7 +293,6 @@ class WorkflowRun:
 
     @property
     def next_seq(self) -> int:
-        """The `seq` of the next row."""
         return max((row.seq for row in self.rows.values()), default=0) + 1
 
     def attempts_of(self, reference_name: str) -> list[TaskRow]:
@@ -267,11 +301,10 @@ class WorkflowRun:
 
     def newest_by_name(self, name: str) -> TaskRow | None:
         """The newest row of a task; a name inside a loop means its newest iteration."""
-        found = None
-        for row in self.rows.values():
-            if row.reference_name == name or base_name(row.reference_name) == name:
-                found = row
-        return found
+        for row in reversed(self.rows.values()):
+            if name in {row.reference_name, base_name(row.reference_name)}:
+                return row
+        return None
 
     def open_rows(self) -> Iterator[TaskRow]:
         """Rows that have not ended."""
@@ -295,43 +328,12 @@ class WorkflowRun:
         )
 
 
-def copy_of(row: TaskRow) -> TaskRow:
-    """A row as a server thread holds it between its read and its write."""
-    return copy(row)
-
-
 def base_name(reference_name: str) -> str:
     """A reference name without the iteration of its loop."""
     name, mark, iteration = reference_name.rpartition(ITERATION_MARK)
     return name if mark and iteration.isdigit() else reference_name
 
 
-def is_queued(spec: Spec) -> bool:
-    """Whether a task of a definition is handed to workers."""
-    return spec.get("type", "SIMPLE") == "SIMPLE"
-
-
-MILLISECONDS_PER_SECOND = 1000
-
-
-def retry_delay_ms(settings: TaskSettings, retries_before: int, fraction: float) -> int:
-    """Milliseconds before the next attempt may be polled.
-
-    FIXED                d
-    LINEAR_BACKOFF       d * scale * (n + 1)
-    EXPONENTIAL_BACKOFF  d * 2^n
-    then capped by maxRetryDelaySeconds unless that is 0, plus up to backoffJitterMs.
-    """
-    delay = settings.retry_delay_seconds
-    match settings.retry_logic:
-        case RetryLogic.FIXED:
-            seconds = delay
-        case RetryLogic.LINEAR_BACKOFF:
-            seconds = delay * settings.backoff_scale_factor * (retries_before + 1)
-        case RetryLogic.EXPONENTIAL_BACKOFF:
-            seconds = delay * 2**retries_before
-        case _:
-            assert_never(settings.retry_logic)
-    if settings.max_retry_delay_seconds > 0:
-        seconds = min(seconds, settings.max_retry_delay_seconds)
-    return seconds * MILLISECONDS_PER_SECOND + int(settings.backoff_jitter_ms * fraction)
+def name_in_loop(reference_name: str, iteration: int) -> str:
+    """The name of a task's rows; inside a loop it carries the iteration."""
+    return f"{reference_name}{ITERATION_MARK}{iteration}" if iteration else reference_name

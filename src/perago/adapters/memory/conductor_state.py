@@ -1,32 +1,34 @@
 """What the in-memory Conductor stores, and how a task becomes a row of it.
 
 `ConductorState` finds and stores definitions, workflows, rows, queues and logs. `schedule_first`
-and `schedule_next` make rows with their resolved input. Which change follows from which is decided
-in `workflow_decider`.
+and `schedule_next` make rows with their resolved input, and `end_workflow` ends all that is open.
+Which change follows from which is decided in `workflow_decider`.
 """
 
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime, timedelta
 from random import Random
 from uuid import UUID
 
 from perago.adapters.memory.conductor_rows import (
-    ITERATION_MARK,
+    MILLISECONDS_PER_SECOND,
     SHOWN_AS,
+    TASK_ID_NAME,
     Spec,
     TaskRow,
     TaskSettings,
     WorkflowRun,
-    task_settings,
+    kind_of,
+    name_in_loop,
+    object_in,
 )
+from perago.adapters.memory.system import as_epoch_ms
 from perago.adapters.memory.workflow_expressions import Document, resolve
-from perago.domain.attempt import AttemptStatus
+from perago.domain.attempt import AttemptStatus, WorkflowStatus
 from perago.ports.conductor import LastPoll
 from perago.ports.errors import MissingError
 from perago.ports.system import Clock
 
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-MILLISECOND = timedelta(milliseconds=1)
+CHILD_ID = "subWorkflowId"  # in the output of a row that stands for a child workflow
 QueueName = tuple[str, str | None]
 
 
@@ -36,12 +38,12 @@ class ConductorState:
     def __init__(self, clock: Clock, seed: int) -> None:
         self.clock = clock
         self.random = Random(seed)  # noqa: S311 - ids and jitter, no secrets
-        self.definitions: dict[str, Mapping[str, object]] = {}
+        self.definitions: dict[str, TaskSettings] = {}
         self.workflow_definitions: dict[tuple[str, int], Spec] = {}
         self.runs: dict[str, WorkflowRun] = {}
         self.logs: dict[str, list[str]] = {}
         self.polls: dict[QueueName, LastPoll] = {}
-        self._workflow_of_task: dict[str, str] = {}
+        self._rows: dict[str, TaskRow] = {}
         # Task id -> (when it may be polled, order of arrival).
         self._queues: dict[QueueName, dict[str, tuple[int, int]]] = {}
         self._arrivals = 0
@@ -49,7 +51,11 @@ class ConductorState:
     @property
     def now_ms(self) -> int:
         """The server's clock, as it writes times."""
-        return (self.clock.now() - EPOCH) // MILLISECOND
+        return as_epoch_ms(self.clock.now())
+
+    def settings(self, task_type: str) -> TaskSettings:
+        """The definition of a task type; without one the server takes its defaults."""
+        return self.definitions.get(task_type) or TaskSettings(name=task_type)
 
     def new_id(self) -> str:
         """An id as the server makes them, from the seed."""
@@ -63,9 +69,7 @@ class ConductorState:
         return run
 
     def find_row(self, task_id: str) -> TaskRow | None:
-        """A row, or None."""
-        workflow_id = self._workflow_of_task.get(task_id)
-        return None if workflow_id is None else self.runs[workflow_id].rows.get(task_id)
+        return self._rows.get(task_id)
 
     def row(self, task_id: str) -> TaskRow:
         """A row, or MissingError."""
@@ -76,14 +80,13 @@ class ConductorState:
 
     def store(self, row: TaskRow) -> None:
         """Write a whole row, as the server does: whatever stood there is gone."""
-        self.runs[row.workflow_id].rows[row.task_id] = row
-        self._workflow_of_task[row.task_id] = row.workflow_id
+        self._rows[row.task_id] = self.runs[row.workflow_id].rows[row.task_id] = row
 
     def forget(self, row: TaskRow) -> None:
         """Remove a row; its id is unknown from now on."""
         self.dequeue(row)
         self.runs[row.workflow_id].rows.pop(row.task_id, None)
-        self._workflow_of_task.pop(row.task_id, None)
+        self._rows.pop(row.task_id, None)
 
     def enqueue(self, row: TaskRow, after_ms: int = 0) -> None:
         """Put a row on its queue; a row that is there already takes the new time."""
@@ -97,21 +100,14 @@ class ConductorState:
 
     def take_due(self, queue_name: QueueName, count: int) -> list[TaskRow]:
         """Take up to `count` rows whose time has come, in the order of their times."""
-        queue = self._queues.get(queue_name)
-        if not queue or count < 1:
-            return []
-        now = self.now_ms
-        due = sorted(
-            (position, task_id) for task_id, position in queue.items() if position[0] <= now
-        )
+        queue = self._queues.get(queue_name, {})
         taken: list[TaskRow] = []
-        for _, task_id in due:
-            if len(taken) == count:
+        for task_id in self._due_in(queue):
+            if len(taken) >= count:
                 break
             del queue[task_id]
-            row = self.find_row(task_id)
-            if row is not None and not row.status.is_terminal:
-                taken.append(row)
+            if self._is_open(task_id):
+                taken.append(self._rows[task_id])
         return taken
 
     def last_polls(self, task_type: str) -> tuple[LastPoll, ...]:
@@ -129,64 +125,47 @@ class ConductorState:
 
     def due_queues(self) -> list[QueueName]:
         """The queues from which a poll would get a row now."""
+        queues = self._queues.items()
+        return [name for name, queue in queues if any(map(self._is_open, self._due_in(queue)))]
+
+    def _due_in(self, queue: Mapping[str, tuple[int, int]]) -> list[str]:
         now = self.now_ms
-        return [
-            name
-            for name, queue in self._queues.items()
-            if any(
-                position[0] <= now and self._is_open(task_id) for task_id, position in queue.items()
-            )
-        ]
+        return sorted(
+            (task_id for task_id in queue if queue[task_id][0] <= now), key=queue.__getitem__
+        )
 
     def _is_open(self, task_id: str) -> bool:
         row = self.find_row(task_id)
         return row is not None and not row.status.is_terminal
-
-    def next_due_ms(self) -> int | None:
-        """When the next queued row may be polled; None when every queue is empty."""
-        return min(self.queued_times_ms(), default=None)
 
     def queued_times_ms(self) -> Iterator[int]:
         """When each queued row may be polled."""
         return (position[0] for queue in self._queues.values() for position in queue.values())
 
 
-TASK_ID_NAME = "CPEWF_TASK_ID"  # the server's name for `${CPEWF_TASK_ID}` in an input
-
-
 def schedule_first(
-    state: ConductorState,
-    run: WorkflowRun,
-    spec: Spec,
-    iteration: int,
-    *,
-    status: AttemptStatus = AttemptStatus.SCHEDULED,
+    state: ConductorState, run: WorkflowRun, spec: Spec, iteration: int, status: AttemptStatus
 ) -> TaskRow:
     """Add the first attempt of a task; a task for workers goes on its queue."""
-    task_type = str(spec["name"])
-    settings = run.settings.get(task_type) or task_settings(task_type, None)
-    task_id = state.new_id()
-    now = state.now_ms
+    name = str(spec["name"])
+    # A task that a dynamic fork names is not in the workflow's own definition.
+    settings = run.settings.get(name) or state.settings(name)
+    delay = spec.get("startDelay")
     row = TaskRow(
         workflow_id=run.workflow_id,
-        task_id=task_id,
-        reference_name=reference_name(spec, iteration),
-        task_type=SHOWN_AS.get(str(spec.get("type")), task_type),
+        task_id=state.new_id(),
+        reference_name=name_in_loop(str(spec["taskReferenceName"]), iteration),
+        task_type=SHOWN_AS.get(kind_of(spec), name),
         spec=spec,
         settings=settings,
-        input_data=task_input(run, spec, settings, task_id),
+        input_data={},
         status=status,
-        seq=run.next_seq,
         iteration=iteration,
-        scheduled_time=now,
-        start_time=0 if status is AttemptStatus.SCHEDULED else now,
-        callback_after_ms=start_delay_ms(spec),
-        domain=_domain(run, task_type),
+        start_time=0 if status is AttemptStatus.SCHEDULED else state.now_ms,
+        callback_after_ms=delay * MILLISECONDS_PER_SECOND if isinstance(delay, int) else 0,
+        domain=run.task_to_domain.get(name) or run.task_to_domain.get("*"),
     )
-    state.store(row)
-    if row.is_queued_type:
-        state.enqueue(row, row.callback_after_ms)
-    return row
+    return _add(state, run, row)
 
 
 def schedule_next(
@@ -197,53 +176,40 @@ def schedule_next(
     count = before.retry_count + 1
     if any(row.retry_count == count for row in run.attempts_of(before.reference_name)):
         return None
-    task_id = state.new_id()
     row = TaskRow(
         workflow_id=run.workflow_id,
-        task_id=task_id,
+        task_id=state.new_id(),
         reference_name=before.reference_name,
         task_type=before.task_type,
         spec=before.spec,
         settings=before.settings,
-        # What a rerun gave stays, under whatever the definition names.
-        input_data={
-            **before.input_data,
-            **task_input(run, before.spec, before.settings, task_id),
-        },
+        input_data=before.input_data,  # what a rerun gave stays, under what the definition names
         retry_count=count,
-        seq=run.next_seq,
         iteration=before.iteration,
-        scheduled_time=state.now_ms,
         start_delay_ms=delay_ms,
         callback_after_ms=delay_ms,
         retried_task_id=before.task_id,
         domain=before.domain,
         reason=reason,
     )
-    state.store(row)
-    if row.is_queued_type:
-        state.enqueue(row, delay_ms)
-    return row
+    return _add(state, run, row)
 
 
-def reference_name(spec: Spec, iteration: int) -> str:
-    """The name of a task's rows; inside a loop it carries the iteration."""
-    name = str(spec["taskReferenceName"])
-    return f"{name}{ITERATION_MARK}{iteration}" if iteration else name
-
-
-def task_input(
-    run: WorkflowRun, spec: Spec, settings: TaskSettings, task_id: str
-) -> dict[str, object]:
-    """Resolve a task's input from what the workflow is now."""
-    parameters = spec.get("inputParameters")
-    template = parameters if isinstance(parameters, Mapping) else {}
+def _add(state: ConductorState, run: WorkflowRun, row: TaskRow) -> TaskRow:
+    """Store a new row with its input, resolved from what the workflow is now."""
 
     def lookup(name: str) -> object:
-        return task_id if name == TASK_ID_NAME else find_document(run, name)
+        return row.task_id if name == TASK_ID_NAME else find_document(run, name)
 
-    resolved = {key: resolve(value, lookup) for key, value in template.items()}
-    return {**settings.input_template, **resolved}
+    parameters = object_in(row.spec, "inputParameters")
+    resolved = {key: resolve(value, lookup) for key, value in parameters.items()}
+    row.input_data = {**row.input_data, **row.settings.input_template, **resolved}
+    row.seq = run.next_seq
+    row.scheduled_time = state.now_ms
+    state.store(row)
+    if row.is_queued_type:
+        state.enqueue(row, row.callback_after_ms)
+    return row
 
 
 def find_document(run: WorkflowRun, name: str) -> Document | None:
@@ -281,11 +247,28 @@ def find_document(run: WorkflowRun, name: str) -> Document | None:
     }
 
 
-def start_delay_ms(spec: Spec) -> int:
-    """The pause before a first attempt may be polled."""
-    delay = spec.get("startDelay")
-    return delay * 1000 if isinstance(delay, int) else 0
-
-
-def _domain(run: WorkflowRun, task_type: str) -> str | None:
-    return run.task_to_domain.get(task_type) or run.task_to_domain.get("*")
+def end_workflow(
+    state: ConductorState, run: WorkflowRun, status: WorkflowStatus, reason: str | None
+) -> None:
+    """End a workflow with all that is open below it."""
+    run.status = status
+    run.ended_at = state.now_ms
+    run.reason = reason
+    for row in run.open_rows():
+        row.status = AttemptStatus.CANCELED
+        row.ended_at = state.now_ms
+        row.requeueable = False
+        state.dequeue(row)
+        child = state.runs.get(str(row.output_data.get(CHILD_ID)))
+        if child is not None and not child.status.is_terminal:
+            why = f"Parent workflow has been terminated with reason: {reason}"
+            end_workflow(state, child, WorkflowStatus.TERMINATED, why)
+    parameters = object_in(run.definition, "outputParameters")
+    if parameters:
+        run.output_data = {
+            key: resolve(value, lambda name: find_document(run, name))
+            for key, value in parameters.items()
+        }
+    else:
+        rows = list(run.rows.values())
+        run.output_data = dict(rows[-1].output_data) if rows else {}

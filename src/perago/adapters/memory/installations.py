@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
+from perago.adapters.memory import lakefs_ports
 from perago.adapters.memory.conductor import (
     MemoryConductorServer,
     MemoryTaskDefinitions,
@@ -16,36 +17,17 @@ from perago.adapters.memory.conductor import (
     MemoryWorkflows,
 )
 from perago.adapters.memory.conductor_server import MemoryConductor
-from perago.adapters.memory.lakefs import (
-    MemoryLakeFS,
-    create_branch,
-    create_tag,
-    delete_branch,
-    relocate_branch,
-)
-from perago.adapters.memory.lakefs_ports import (
-    MemoryBranches,
-    MemoryCommits,
-    MemoryLakeFSServer,
-    MemoryObjects,
-    MemoryRepositories,
-    MemoryTags,
-)
-from perago.adapters.memory.merging import (
+from perago.adapters.memory.lakefs import MemoryLakeFS
+from perago.adapters.memory.object_tree import (
+    EMPTY_TREE,
     ConflictingPaths,
     Strategy,
-    commit_branch,
-    delete_objects,
-    merge_into_branch,
+    Tree,
     merge_trees,
-    write_object,
 )
-from perago.adapters.memory.object_tree import EMPTY_TREE, Tree
-from perago.adapters.memory.repository_state import Commit
-from perago.adapters.memory.system import VirtualClock
-from perago.adapters.memory.transport import MemoryTransport
-from perago.adapters.memory.worker_handle import WorkerHandle
-from perago.domain.logical_execution import (
+from perago.adapters.memory.repository_state import MAIN, Commit
+from perago.adapters.memory.system import VirtualClock, WorkerHandle
+from perago.domain.lakefs import (
     NO_METADATA,
     BranchName,
     CommitId,
@@ -60,7 +42,6 @@ from perago.ports.installations import ConductorInstallation, LakeFSInstallation
 from perago.ports.lakefs import CommitRequest, MergeRequest
 from perago.ports.objects import DEFAULT_CONTENT_TYPE
 
-MAIN = BranchName("main")
 COMMITTER = "perago"  # of commits that are made past the ports
 CACHED_SECONDS = 600  # how long the server keeps a commit in its cache, unless told otherwise
 
@@ -74,11 +55,9 @@ class RepositoryBuilder:
 
     @property
     def id(self) -> RepositoryId:
-        """The repository."""
         return self._state.id
 
     def head(self, branch: str = MAIN) -> CommitRecord:
-        """The head of a branch."""
         return self._state.branch(BranchName(branch)).head.record
 
     def history(self, branch: str = MAIN) -> list[CommitRecord]:
@@ -94,26 +73,22 @@ class RepositoryBuilder:
         return {path: stored.content for path, stored in tree.under("")}
 
     def branch_names(self) -> set[str]:
-        """Every branch there is."""
         return set(self._state.branches)
 
     def tags(self) -> dict[TagName, CommitId]:
-        """Every tag there is."""
         return dict(self._state.tags)
 
     def branch(self, name: str, source: str = MAIN) -> BranchName:
         """Create a branch; of a private name, hidden as a worker's."""
         start, hidden = self._commit(source).id, is_private_branch(name)
-        create_branch(self.lakefs, self.id, BranchName(name), start, hidden=hidden)
+        self.lakefs.create_branch(self.id, BranchName(name), start, hidden=hidden)
         return BranchName(name)
 
     def delete_branch(self, name: str) -> None:
-        """Delete a branch."""
-        delete_branch(self.lakefs, self.id, BranchName(name))
+        self.lakefs.delete_branch(self.id, BranchName(name))
 
     def tag(self, name: str, ref: str) -> None:
-        """Create a tag."""
-        create_tag(self.lakefs, self.id, TagName(name), self._commit(ref).id)
+        self.lakefs.create_tag(self.id, TagName(name), self._commit(ref).id)
 
     def delete_tag(self, name: str) -> None:
         """Remove a tag, whatever hooks say."""
@@ -141,10 +116,10 @@ class RepositoryBuilder:
         A file is not read in: it has to stay as it is for as long as the lakeFS is used.
         """
         if content is None:
-            delete_objects(self.lakefs, self.id, BranchName(branch), [path])
+            self.lakefs.delete_objects(self.id, BranchName(branch), [path])
             return
         stored = self.lakefs.new_object(content, content_type=content_type, metadata=metadata)
-        write_object(self.lakefs, self.id, BranchName(branch), path, stored)
+        self.lakefs.write_object(self.id, BranchName(branch), path, stored)
 
     def discard_uncommitted(self, branch: str = MAIN) -> None:
         """Reset a branch: forget what is not committed."""
@@ -165,7 +140,7 @@ class RepositoryBuilder:
         request = CommitRequest(
             self.id, BranchName(branch), message, metadata, allow_empty=not files
         )
-        return commit_branch(self.lakefs, request, unchecked=unchecked)
+        return self.lakefs.commit(request, unchecked=unchecked)
 
     def merge(
         self,
@@ -180,14 +155,14 @@ class RepositoryBuilder:
         request = MergeRequest(
             self.id, source, BranchName(target), "merge", metadata, squash=squash
         )
-        answer = merge_into_branch(self.lakefs, request, strategy=strategy)
+        answer = self.lakefs.merge(request, strategy)
         if not isinstance(answer, Merged):
             raise RequestRefusedError(f"merge of {source} into {target}: {answer}")
         return answer.commit
 
     def reset_hard(self, to: str, branch: str = MAIN) -> None:
         """Point a branch to what a reference means now."""
-        relocate_branch(self.lakefs, self.id, BranchName(branch), to)
+        self.lakefs.relocate_branch(self.id, BranchName(branch), to)
 
     def revert(self, ref: str, branch: str = MAIN, *, parent: int = 0) -> CommitId:
         """Take back what a commit did, with a new commit; of a merge, `parent` says what it did."""
@@ -258,15 +233,15 @@ class RepositoryBuilder:
 
 def lakefs_installation(lakefs: MemoryLakeFS, handle: WorkerHandle) -> LakeFSInstallation:
     """The ports of one worker on an in-memory lakeFS."""
-    objects = MemoryObjects(lakefs, handle)
+    objects = lakefs_ports.MemoryObjects(lakefs, handle)
     return LakeFSInstallation(
-        branches=MemoryBranches(lakefs, handle),
-        commits=MemoryCommits(lakefs, handle),
-        tags=MemoryTags(lakefs, handle),
+        branches=lakefs_ports.MemoryBranches(lakefs, handle),
+        commits=lakefs_ports.MemoryCommits(lakefs, handle),
+        tags=lakefs_ports.MemoryTags(lakefs, handle),
         objects=objects,
-        repositories=MemoryRepositories(lakefs, handle),
-        transport=lambda concurrency: MemoryTransport(objects, concurrency),
-        server=MemoryLakeFSServer(lakefs, handle),
+        repositories=lakefs_ports.MemoryRepositories(lakefs, handle),
+        transport=lambda concurrency: lakefs_ports.MemoryTransport(objects, concurrency),
+        server=lakefs_ports.MemoryLakeFSServer(lakefs, handle),
     )
 
 

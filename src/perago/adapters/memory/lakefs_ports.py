@@ -1,35 +1,25 @@
-"""The ports of lakeFS on the server in memory, as one worker reaches them.
+"""The ports of lakeFS on the server in memory, as one worker reaches them, and bulk transfer.
 
-Each call goes through the worker's handle.
+`MemoryTransport` needs no more than an objects port: the kit moves the objects of a real lakeFS in
+this way too, because it injects faults between the calls of a port.
 """
 
+import hashlib
+import os
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import final
+from typing import TypeVar, final
 
-from perago.adapters.memory.lakefs import (
-    MemoryLakeFS,
-    create_branch,
-    create_tag,
-    delete_branch,
-    delete_tag,
-    relocate_branch,
-)
-from perago.adapters.memory.merging import (
-    commit_branch,
-    delete_objects,
-    merge_into_branch,
-    read_object,
-    write_object,
-)
+from perago.adapters.memory.lakefs import MemoryLakeFS
 from perago.adapters.memory.object_tree import StoredObject, diff
-from perago.adapters.memory.repository_state import RepositoryState
-from perago.adapters.memory.worker_handle import WorkerHandle
-from perago.domain.logical_execution import (
+from perago.adapters.memory.repository_state import MAIN
+from perago.adapters.memory.system import MemoryPort, asks, performs
+from perago.domain.lakefs import (
     BranchName,
     CommitId,
     CommitRecord,
@@ -38,39 +28,46 @@ from perago.domain.logical_execution import (
     TagName,
 )
 from perago.domain.outcome import MergeAnswer, RelocationAnswer
+from perago.domain.paths import md5_of_checksum
+from perago.ports import lakefs
+from perago.ports.errors import DamagedObjectError, LocalDiskError
 from perago.ports.installations import Server, ServerFacts
-from perago.ports.lakefs import (
-    Branches,
-    BranchPage,
-    Change,
-    ChangePage,
-    CommitRequest,
-    Commits,
-    MergeRequest,
-    Repositories,
-    RepositoryFacts,
-    RepositoryPage,
-    TagPage,
-    TagRecord,
-    Tags,
+from perago.ports.objects import (
+    LIST_AMOUNT_MAX,
+    Fetched,
+    FetchOrder,
+    Moved,
+    ObjectEntry,
+    ObjectPage,
+    Objects,
+    ObjectTransport,
+    ObjectUpload,
+    stamp_of,
+    uncounted,
 )
-from perago.ports.objects import LIST_AMOUNT_MAX, ObjectEntry, ObjectPage, Objects, ObjectUpload
+from perago.ports.system import Concurrency
+
+Item = TypeVar("Item")
+
+
+def _page(items: Iterable[Item], amount: int) -> tuple[tuple[Item, ...], bool]:
+    """The next items, and whether more follow."""
+    follow: Iterator[Item] = iter(items)
+    return tuple(islice(follow, amount)), next(follow, None) is not None
 
 
 @final
-class MemoryBranches(Branches):
+class MemoryBranches(MemoryPort[MemoryLakeFS], lakefs.Branches):
     """Branches in memory."""
 
-    def __init__(self, lakefs: MemoryLakeFS, handle: WorkerHandle) -> None:
-        self._lakefs = lakefs
-        self._handle = handle
+    name = "branches"
 
-    async def head(self, repository: RepositoryId, branch: BranchName) -> CommitRecord:
-        return await self._handle.ask(
-            "branches.head", lambda: self._lakefs.repository(repository).branch(branch).head.record
-        )
+    @asks
+    def head(self, repository: RepositoryId, branch: BranchName) -> CommitRecord:
+        return self.server.repository(repository).branch(branch).head.record
 
-    async def create(
+    @performs
+    def create(
         self,
         repository: RepositoryId,
         branch: BranchName,
@@ -78,17 +75,14 @@ class MemoryBranches(Branches):
         *,
         hidden: bool = False,
     ) -> None:
-        await self._handle.perform(
-            "branches.create",
-            lambda: create_branch(self._lakefs, repository, branch, source, hidden=hidden),
-        )
+        self.server.create_branch(repository, branch, source, hidden=hidden)
 
-    async def delete(self, repository: RepositoryId, branch: BranchName) -> None:
-        await self._handle.perform(
-            "branches.delete", lambda: delete_branch(self._lakefs, repository, branch)
-        )
+    @performs
+    def delete(self, repository: RepositoryId, branch: BranchName) -> None:
+        self.server.delete_branch(repository, branch)
 
-    async def list_page(
+    @asks
+    def list_page(
         self,
         repository: RepositoryId,
         prefix: str,
@@ -96,28 +90,18 @@ class MemoryBranches(Branches):
         amount: int = 1000,
         *,
         show_hidden: bool = False,
-    ) -> BranchPage:
-        def page() -> BranchPage:
-            branches = self._lakefs.repository(repository).branches
-            follow = (
-                name
-                for name in sorted(branches)
-                if name.startswith(prefix)
-                and name > after
-                and (show_hidden or not branches[name].hidden)
-            )
-            names = tuple(islice(follow, amount))
-            heads = tuple(branches[name].head.id for name in names)
-            return BranchPage(names, heads, more=next(follow, None) is not None)
+    ) -> lakefs.BranchPage:
+        branches = self.server.repository(repository).branches
+        shown = (name for name in branches if show_hidden or not branches[name].hidden)
+        names, more = _page(_following(shown, prefix, after), amount)
+        return lakefs.BranchPage(names, tuple(branches[name].head.id for name in names), more=more)
 
-        return await self._handle.ask("branches.list_page", page)
+    @performs
+    def merge(self, request: lakefs.MergeRequest) -> MergeAnswer:
+        return self.server.merge(request)
 
-    async def merge(self, request: MergeRequest) -> MergeAnswer:
-        return await self._handle.perform(
-            "branches.merge", lambda: merge_into_branch(self._lakefs, request)
-        )
-
-    async def relocate(
+    @performs
+    def relocate(
         self,
         repository: RepositoryId,
         branch: BranchName,
@@ -125,62 +109,69 @@ class MemoryBranches(Branches):
         *,
         timeout_seconds: float = 60.0,  # noqa: ARG002  nothing takes time in memory
     ) -> RelocationAnswer:
-        return await self._handle.perform(
-            "branches.relocate", lambda: relocate_branch(self._lakefs, repository, branch, to)
-        )
+        return self.server.relocate_branch(repository, branch, to)
 
-    async def is_protected(self, repository: RepositoryId, branch: BranchName) -> bool:
-        return await self._handle.ask(
-            "branches.is_protected",
-            lambda: self._lakefs.repository(repository).is_protected(branch),
-        )
+    @asks
+    def is_protected(self, repository: RepositoryId, branch: BranchName) -> bool:
+        return self.server.repository(repository).is_protected(branch)
 
-    async def protect(
+    @performs
+    def protect(
         self,
         repository: RepositoryId,
         pattern: str,
         *,
         like: BranchName | None = None,  # noqa: ARG002  all rules are of one manner
     ) -> None:
-        await self._handle.perform(
-            "branches.protect",
-            lambda: self._lakefs.repository(repository).protected_patterns.add(pattern),
-        )
+        self.server.repository(repository).protected_patterns.add(pattern)
 
-    async def unprotect(self, repository: RepositoryId, pattern: str) -> None:
-        await self._handle.perform(
-            "branches.unprotect",
-            lambda: self._lakefs.repository(repository).protected_patterns.discard(pattern),
-        )
+    @performs
+    def unprotect(self, repository: RepositoryId, pattern: str) -> None:
+        self.server.repository(repository).protected_patterns.discard(pattern)
+
+
+Name = TypeVar("Name", bound=str)
+
+
+def _following(names: Iterable[Name], prefix: str, after: str) -> Iterable[Name]:
+    """The names with a prefix that come after one, in order."""
+    return sorted(name for name in names if name.startswith(prefix) and name > after)
 
 
 @final
-class MemoryCommits(Commits):
+class MemoryCommits(MemoryPort[MemoryLakeFS], lakefs.Commits):
     """Commits in memory."""
 
-    def __init__(self, lakefs: MemoryLakeFS, handle: WorkerHandle) -> None:
-        self._lakefs = lakefs
-        self._handle = handle
+    name = "commits"
 
-    async def read(self, repository: RepositoryId, ref: str) -> CommitRecord:
-        return await self._handle.ask(
-            "commits.read", lambda: self._lakefs.repository(repository).commit_of(ref).record
-        )
+    @asks
+    def read(self, repository: RepositoryId, ref: str) -> CommitRecord:
+        return self.server.repository(repository).commit_of(ref).record
 
-    async def first_parents(
+    @asks
+    def first_parents(
         self, repository: RepositoryId, start: str, stop_at: CommitId | None, *, commits_max: int
     ) -> FirstParentWalk:
-        return await self._handle.ask(
-            "commits.first_parents",
-            lambda: _walk(self._lakefs.repository(repository), start, stop_at, commits_max),
-        )
+        state = self.server.repository(repository)
+        goal = None
+        if stop_at is not None:
+            # The server compares a whole id, and looks nothing up.
+            goal = (state.graph.find_whole(stop_at) or state.commit_of(stop_at)).id
+        records: list[CommitRecord] = []
+        for commit in state.graph.first_parents(state.commit_of(start).id):
+            if len(records) == commits_max:
+                return FirstParentWalk(tuple(records), reached=False, truncated=True)
+            records.append(commit.record)
+            if commit.id == goal:
+                return FirstParentWalk(tuple(records), reached=True)
+        return FirstParentWalk(tuple(records), reached=False)
 
-    async def commit(self, request: CommitRequest) -> CommitId:
-        return await self._handle.perform(
-            "commits.commit", lambda: commit_branch(self._lakefs, request)
-        )
+    @performs
+    def commit(self, request: lakefs.CommitRequest) -> CommitId:
+        return self.server.commit(request)
 
-    async def diff_page(
+    @asks
+    def diff_page(
         self,
         repository: RepositoryId,
         left: CommitId,
@@ -189,15 +180,14 @@ class MemoryCommits(Commits):
         prefix: str,
         after: str = "",
         amount: int = 1000,
-    ) -> ChangePage:
-        def page() -> ChangePage:
-            state = self._lakefs.repository(repository)
-            trees = state.commit_of(left).tree, state.commit_of(right).tree
-            return _page(diff(*trees, prefix, after), amount)
+    ) -> lakefs.ChangePage:
+        state = self.server.repository(repository)
+        trees = state.commit_of(left).tree, state.commit_of(right).tree
+        changes, more = _page(diff(*trees, prefix, after), amount)
+        return lakefs.ChangePage(changes, more=more)
 
-        return await self._handle.ask("commits.diff_page", page)
-
-    async def uncommitted_page(
+    @asks
+    def uncommitted_page(
         self,
         repository: RepositoryId,
         branch: BranchName,
@@ -205,86 +195,56 @@ class MemoryCommits(Commits):
         prefix: str = "",
         after: str = "",
         amount: int = 1000,
-    ) -> ChangePage:
-        def page() -> ChangePage:
-            changes = self._lakefs.repository(repository).branch(branch).uncommitted()
-            return _page(
-                (
-                    # The server names what is uncommitted, and does not show it.
-                    replace(change, entry=None)
-                    for change in changes
-                    if change.path.startswith(prefix) and change.path > after
-                ),
-                amount,
-            )
-
-        return await self._handle.ask("commits.uncommitted_page", page)
-
-
-def _walk(
-    state: RepositoryState, start: str, stop_at: CommitId | None, commits_max: int
-) -> FirstParentWalk:
-    goal = None
-    if stop_at is not None:
-        # The server compares a whole id, and looks nothing up.
-        goal = (state.graph.find_whole(stop_at) or state.commit_of(stop_at)).id
-    records: list[CommitRecord] = []
-    for commit in state.graph.first_parents(state.commit_of(start).id):
-        if len(records) == commits_max:
-            return FirstParentWalk(tuple(records), reached=False, truncated=True)
-        records.append(commit.record)
-        if commit.id == goal:
-            return FirstParentWalk(tuple(records), reached=True)
-    return FirstParentWalk(tuple(records), reached=False)
-
-
-def _page(changes: Iterable[Change], amount: int) -> ChangePage:
-    follow: Iterator[Change] = iter(changes)
-    return ChangePage(tuple(islice(follow, amount)), more=next(follow, None) is not None)
+    ) -> lakefs.ChangePage:
+        changes, more = _page(
+            (
+                # The server names what is uncommitted, and does not show it.
+                replace(change, entry=None)
+                for change in self.server.repository(repository).branch(branch).uncommitted()
+                if change.path.startswith(prefix) and change.path > after
+            ),
+            amount,
+        )
+        return lakefs.ChangePage(changes, more=more)
 
 
 @final
-class MemoryTags(Tags):
+class MemoryTags(MemoryPort[MemoryLakeFS], lakefs.Tags):
     """Tags in memory."""
 
-    def __init__(self, lakefs: MemoryLakeFS, handle: WorkerHandle) -> None:
-        self._lakefs = lakefs
-        self._handle = handle
+    name = "tags"
 
-    async def create(self, repository: RepositoryId, tag: TagName, commit: CommitId) -> None:
-        await self._handle.perform(
-            "tags.create", lambda: create_tag(self._lakefs, repository, tag, commit)
-        )
+    @performs
+    def create(self, repository: RepositoryId, tag: TagName, commit: CommitId) -> None:
+        self.server.create_tag(repository, tag, commit)
 
-    async def read(self, repository: RepositoryId, tag: TagName) -> CommitId | None:
-        return await self._handle.ask(
-            "tags.read", lambda: self._lakefs.repository(repository).tags.get(tag)
-        )
+    @asks
+    def read(self, repository: RepositoryId, tag: TagName) -> CommitId | None:
+        return self.server.repository(repository).tags.get(tag)
 
-    async def list_page(
+    @asks
+    def list_page(
         self, repository: RepositoryId, prefix: str, after: str = "", amount: int = 1000
-    ) -> TagPage:
-        def page() -> TagPage:
-            tags = self._lakefs.repository(repository).tags
-            follow = (name for name in sorted(tags) if name.startswith(prefix) and name > after)
-            records = tuple(TagRecord(name, tags[name]) for name in islice(follow, amount))
-            return TagPage(records, more=next(follow, None) is not None)
+    ) -> lakefs.TagPage:
+        tags = self.server.repository(repository).tags
+        names, more = _page(_following(tags, prefix, after), amount)
+        return lakefs.TagPage(
+            tuple(lakefs.TagRecord(name, tags[name]) for name in names), more=more
+        )
 
-        return await self._handle.ask("tags.list_page", page)
-
-    async def delete(self, repository: RepositoryId, tag: TagName) -> None:
-        await self._handle.perform("tags.delete", lambda: delete_tag(self._lakefs, repository, tag))
+    @performs
+    def delete(self, repository: RepositoryId, tag: TagName) -> None:
+        self.server.delete_tag(repository, tag)
 
 
 @final
-class MemoryObjects(Objects):
+class MemoryObjects(MemoryPort[MemoryLakeFS], Objects):
     """Objects in memory."""
 
-    def __init__(self, lakefs: MemoryLakeFS, handle: WorkerHandle) -> None:
-        self._lakefs = lakefs
-        self._handle = handle
+    name = "objects"
 
-    async def list_page(
+    @asks
+    def list_page(
         self,
         repository: RepositoryId,
         ref: str,
@@ -293,47 +253,48 @@ class MemoryObjects(Objects):
         after: str = "",
         amount: int = LIST_AMOUNT_MAX,
     ) -> ObjectPage:
-        def page() -> ObjectPage:
-            follow = self._lakefs.repository(repository).tree_of(ref).under(prefix, after)
-            entries = tuple(stored.entry(path) for path, stored in islice(follow, amount))
-            return ObjectPage(entries, more=next(follow, None) is not None)
+        tree = self.server.repository(repository).tree_of(ref)
+        found, more = _page(tree.under(prefix, after), amount)
+        return ObjectPage(tuple(stored.entry(path) for path, stored in found), more=more)
 
-        return await self._handle.ask("objects.list_page", page)
-
-    async def read(self, repository: RepositoryId, ref: str, path: str) -> bytes:
-        return await self._handle.ask(
-            "objects.read", lambda: read_object(self._lakefs, repository, ref, path).content
-        )
+    @asks
+    def read(self, repository: RepositoryId, ref: str, path: str) -> bytes:
+        return self.server.read_object(repository, ref, path).content
 
     async def download(self, repository: RepositoryId, ref: str, path: str, target: Path) -> None:
-        held = await self._handle.ask(
-            "objects.download", lambda: read_object(self._lakefs, repository, ref, path).held
+        held = await self.handle.ask(
+            "objects.download", lambda: self.server.read_object(repository, ref, path).held
         )
-        _write_new_file(target, held)
+        with target.open("xb") as file:
+            if isinstance(held, Path):
+                with held.open("rb") as source:
+                    shutil.copyfileobj(source, file)
+            else:
+                file.write(held)
 
     async def upload(
         self, repository: RepositoryId, branch: BranchName, upload: ObjectUpload
     ) -> ObjectEntry:
-        content = self._lakefs.take(upload.source)
+        content = self.server.take(upload.source)
 
         def write() -> StoredObject:
-            stored = self._lakefs.new_object(
+            stored = self.server.new_object(
                 content, content_type=upload.content_type, metadata=upload.metadata
             )
-            return write_object(self._lakefs, repository, branch, upload.path, stored)
+            self.server.write_object(repository, branch, upload.path, stored)
+            return stored
 
-        stored = await self._handle.perform("objects.upload", write)
+        stored = await self.handle.perform("objects.upload", write)
         return stored.entry(upload.path)
 
-    async def delete_many(
+    @performs
+    def delete_many(
         self, repository: RepositoryId, branch: BranchName, paths: Sequence[str]
     ) -> None:
-        await self._handle.perform(
-            "objects.delete_many",
-            lambda: delete_objects(self._lakefs, repository, branch, paths),
-        )
+        self.server.delete_objects(repository, branch, paths)
 
-    async def copy(
+    @performs
+    def copy(
         self,
         repository: RepositoryId,
         branch: BranchName,
@@ -342,70 +303,112 @@ class MemoryObjects(Objects):
         source_path: str,
         target_path: str,
     ) -> ObjectEntry:
-        def duplicate() -> StoredObject:
-            self._lakefs.repository(repository).branch(branch)
-            source = read_object(self._lakefs, repository, source_ref, source_path)
-            stored = self._lakefs.new_object(
-                source.held, content_type=source.content_type, metadata=source.metadata
-            )
-            return write_object(self._lakefs, repository, branch, target_path, stored)
-
-        stored = await self._handle.perform("objects.copy", duplicate)
+        self.server.repository(repository).branch(branch)
+        source = self.server.read_object(repository, source_ref, source_path)
+        stored = self.server.new_object(
+            source.held, content_type=source.content_type, metadata=source.metadata
+        )
+        self.server.write_object(repository, branch, target_path, stored)
         return stored.entry(target_path)
 
 
-def _write_new_file(path: Path, held: bytes | Path) -> None:
-    with path.open("xb") as file:
-        if isinstance(held, Path):
-            with held.open("rb") as source:
-                shutil.copyfileobj(source, file)
-        else:
-            file.write(held)
-
-
 @final
-class MemoryRepositories(Repositories):
+class MemoryRepositories(MemoryPort[MemoryLakeFS], lakefs.Repositories):
     """Repositories in memory."""
 
-    def __init__(self, lakefs: MemoryLakeFS, handle: WorkerHandle) -> None:
-        self._lakefs = lakefs
-        self._handle = handle
+    name = "repositories"
 
-    async def read(self, repository: RepositoryId) -> RepositoryFacts:
-        def facts() -> RepositoryFacts:
-            state = self._lakefs.repository(repository)
-            return RepositoryFacts(
-                repository=repository,
-                default_branch=state.default_branch,
-                storage_namespace=f"mem://{repository}",
-                read_only=state.read_only,
-            )
+    @asks
+    def read(self, repository: RepositoryId) -> lakefs.RepositoryFacts:
+        state = self.server.repository(repository)
+        return lakefs.RepositoryFacts(
+            repository=repository,
+            default_branch=MAIN,
+            storage_namespace=f"mem://{repository}",
+            read_only=state.read_only,
+        )
 
-        return await self._handle.ask("repositories.read", facts)
-
-    async def list_page(self, after: str = "", amount: int = 1000) -> RepositoryPage:
-        def page() -> RepositoryPage:
-            follow = (name for name in sorted(self._lakefs.repositories) if name > after)
-            names = tuple(islice(follow, amount))
-            return RepositoryPage(names, more=next(follow, None) is not None)
-
-        return await self._handle.ask("repositories.list_page", page)
+    @asks
+    def list_page(self, after: str = "", amount: int = 1000) -> lakefs.RepositoryPage:
+        names, more = _page(_following(self.server.repositories, "", after), amount)
+        return lakefs.RepositoryPage(names, more=more)
 
 
 VERSION = "1.86.0"  # the one that this server does as
 
 
 @final
-class MemoryLakeFSServer(Server):
+class MemoryLakeFSServer(MemoryPort[MemoryLakeFS], Server):
     """The server in memory itself."""
 
-    def __init__(self, lakefs: MemoryLakeFS, handle: WorkerHandle) -> None:
-        self._lakefs = lakefs
-        self._handle = handle
+    name = "server"
 
-    async def greet(self) -> datetime:
-        now = self._lakefs.now
-        return await self._handle.ask("server.greet", lambda: datetime.fromtimestamp(now(), UTC))
+    @asks
+    def greet(self) -> datetime:
+        return datetime.fromtimestamp(self.server.now(), UTC)
 
-    async def facts(self) -> ServerFacts:
-        return await self._handle.ask("server.facts", lambda: ServerFacts(VERSION, "memory"))
+    @asks
+    def facts(self) -> ServerFacts:
+        return ServerFacts(VERSION, "memory")
+
+
+# Only a real lakeFS behind the port takes time, and one worker of it asks. One by one, the files of
+# a test would each wait for a round trip.
+AT_ONCE = 16
+
+
+@final
+class MemoryTransport(ObjectTransport):
+    """Moves objects one by one, a few at a time."""
+
+    def __init__(self, objects: Objects, concurrency: Concurrency) -> None:
+        self._objects = objects
+        self._concurrency = concurrency
+
+    async def fetch(
+        self,
+        repository: RepositoryId,
+        ref: str,
+        orders: Sequence[FetchOrder],
+        moved: Moved = uncounted,
+    ) -> Sequence[Fetched]:
+        async def fetch_one(order: FetchOrder) -> Fetched:
+            try:
+                await self._objects.download(repository, ref, order.entry.path, order.target)
+                fetched = _checked(order)
+            except OSError as error:
+                raise LocalDiskError.of(order.where, error) from error
+            moved(order.entry.size, 1)
+            return fetched
+
+        return await self._concurrency.each(orders, fetch_one, at_most=AT_ONCE)
+
+    async def store(
+        self,
+        repository: RepositoryId,
+        branch: BranchName,
+        uploads: Sequence[ObjectUpload],
+        moved: Moved = uncounted,
+    ) -> Sequence[ObjectEntry]:
+        async def store_one(upload: ObjectUpload) -> ObjectEntry:
+            if not upload.source.is_file():
+                raise LocalDiskError(f"{upload.source} cannot be read: no such file")
+            entry = await self._objects.upload(repository, branch, upload)
+            moved(entry.size, 1)
+            return entry
+
+        return await self._concurrency.each(uploads, store_one, at_most=AT_ONCE)
+
+
+def _checked(order: FetchOrder) -> Fetched:
+    with order.target.open("rb", buffering=0) as file:
+        md5 = hashlib.file_digest(file, partial(hashlib.md5, usedforsecurity=False)).hexdigest()
+        stamp = stamp_of(os.fstat(file.fileno()))
+    expected = md5_of_checksum(order.entry.checksum) or md5
+    if (stamp[0], md5) == (order.entry.size, expected):
+        return Fetched(order, md5, stamp)
+    order.target.unlink(missing_ok=True)
+    raise DamagedObjectError(
+        f"{order.entry.path} arrived damaged: expected {order.entry.size} bytes with MD5"
+        f" {expected}, found {stamp[0]} bytes with MD5 {md5}; nothing was used"
+    )

@@ -1,18 +1,20 @@
-"""Immutable trees of objects: what a commit points to, and how two of them differ.
+"""Immutable trees of objects: what a commit points to, how two of them differ, and how they merge.
 
 Knows nothing of commits, branches or hooks. A tree shares its objects with the trees it was made
 from and sorts its paths once, when it is first listed; a page then costs its own length.
+`merge_trees` compares identities, as the server does: the same bytes written twice agree.
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import ItemsView, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import ItemsView, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
 from functools import cached_property, lru_cache, partial
 from hashlib import blake2b, file_digest, md5
 from pathlib import Path
 from typing import TypeAlias
 
-from perago.domain.logical_execution import NO_METADATA
+from perago.domain.lakefs import NO_METADATA
 from perago.ports.lakefs import Change, ChangeKind
 from perago.ports.objects import ObjectEntry
 
@@ -39,12 +41,7 @@ class StoredObject:
 
     @property
     def content(self) -> bytes:
-        """The bytes."""
         return self.held.read_bytes() if isinstance(self.held, Path) else self.held
-
-    def with_content(self, content: bytes) -> "StoredObject":
-        """The same object with equal bytes that are kept elsewhere already."""
-        return replace(self, held=content)
 
     def entry(self, path: str) -> ObjectEntry:
         """What a listing shows of this object at this path."""
@@ -98,12 +95,10 @@ Changes: TypeAlias = Mapping[str, StoredObject | None]
 class Tree:
     """Objects by path; never changes."""
 
-    def __init__(
-        self, objects: dict[str, StoredObject], fingerprint: int, *, name: str = ""
-    ) -> None:
+    def __init__(self, objects: dict[str, StoredObject], fingerprint: int) -> None:
         self._objects = objects
         self._fingerprint = fingerprint
-        self.metarange = name or f"{fingerprint:032x}"
+        self.metarange = f"{fingerprint:032x}"
 
     def get(self, path: str) -> StoredObject | None:
         """The object at a path, or None."""
@@ -112,9 +107,6 @@ class Tree:
     def items(self) -> ItemsView[str, StoredObject]:
         """Every path with its object, in no order."""
         return self._objects.items()
-
-    def __len__(self) -> int:
-        return len(self._objects)
 
     def with_changes(self, changes: Changes) -> "Tree":
         """The tree after these writes and deletions."""
@@ -133,12 +125,7 @@ class Tree:
 
     def under(self, prefix: str, after: str = "") -> Iterator[tuple[str, StoredObject]]:
         """Objects whose path starts with `prefix`, in order of path, after a path."""
-        paths = self._paths
-        start = max(bisect_left(paths, prefix), bisect_right(paths, after) if after else 0)
-        for position in range(start, len(paths)):
-            path = paths[position]
-            if not path.startswith(prefix):
-                return
+        for path in _paths_under(self._paths, prefix, after):
             yield path, self._objects[path]
 
     @cached_property
@@ -160,16 +147,9 @@ def named(tree: Tree) -> Tree:
 
 def diff(left: Tree, right: Tree, prefix: str = "", after: str = "") -> Iterator[Change]:
     """Paths under `prefix` that differ from left to right, in order, after a path."""
-    changes = _all_changes(left, right)
-    start = max(
-        bisect_left(changes, prefix, key=_path_of),
-        bisect_right(changes, after, key=_path_of) if after else 0,
-    )
-    for position in range(start, len(changes)):
-        change = changes[position]
-        if not change.path.startswith(prefix):
-            return
-        yield change
+    paths, changes = _all_changes(left, right)
+    for path in _paths_under(paths, prefix, after):
+        yield changes[path]
 
 
 def change_of(path: str, before: StoredObject | None, now: StoredObject | None) -> Change | None:
@@ -185,9 +165,10 @@ def change_of(path: str, before: StoredObject | None, now: StoredObject | None) 
 
 # Pages of one diff come one after the other: the whole answer is worked out once.
 @lru_cache(maxsize=16)
-def _all_changes(left: Tree, right: Tree) -> tuple[Change, ...]:
+def _all_changes(left: Tree, right: Tree) -> tuple[Sequence[str], Mapping[str, Change]]:
     found = (change_of(path, left.get(path), right.get(path)) for path in touched(left, right))
-    return tuple(sorted((change for change in found if change is not None), key=_path_of))
+    changes = {change.path: change for change in found if change is not None}
+    return sorted(changes), changes
 
 
 def touched(left: Tree, right: Tree) -> set[str]:
@@ -197,5 +178,57 @@ def touched(left: Tree, right: Tree) -> set[str]:
     return {path for path, _ in left.items() ^ right.items()}
 
 
-def _path_of(change: Change) -> str:
-    return change.path
+def _paths_under(paths: Sequence[str], prefix: str, after: str) -> Iterator[str]:
+    """The paths, which are in order, that have a prefix and come after one."""
+    start = max(bisect_left(paths, prefix), bisect_right(paths, after) if after else 0)
+    for position in range(start, len(paths)):
+        if not paths[position].startswith(prefix):
+            return
+        yield paths[position]
+
+
+class Strategy(StrEnum):
+    """Who wins where both sides changed one object."""
+
+    NONE = "default"
+    SOURCE_WINS = "source-wins"
+    TARGET_WINS = "dest-wins"
+
+
+@dataclass(frozen=True, slots=True)
+class ConflictingPaths:
+    """Both sides changed these objects, differently."""
+
+    paths: tuple[str, ...]
+
+
+def merge_trees(
+    *, base: Tree, source: Tree, target: Tree, strategy: Strategy = Strategy.NONE
+) -> Tree | ConflictingPaths:
+    """The target's tree with what the source changed since the base."""
+    # As the server: a target that is as the base takes the source's tree without a look into it.
+    if target.metarange == base.metarange:
+        return source
+    taken: dict[str, StoredObject | None] = {}
+    conflicts: list[str] = []
+    for path in touched(base, source):
+        before, theirs, ours = base.get(path), source.get(path), target.get(path)
+        if _same(theirs, before) or _same(theirs, ours):
+            continue
+        if _same(ours, before) or strategy is Strategy.SOURCE_WINS:
+            taken[path] = theirs
+        elif strategy is Strategy.NONE:
+            conflicts.append(path)
+    if source.metarange != base.metarange:
+        # Where both have equal objects the server writes the source's, which names another tree.
+        equal = ((path, source.get(path), target.get(path)) for path in touched(source, target))
+        taken |= {path: theirs for path, theirs, ours in equal if theirs and _same(theirs, ours)}
+    if conflicts:
+        return ConflictingPaths(tuple(sorted(conflicts)))
+    return named(target.with_changes(taken))
+
+
+def _same(one: StoredObject | None, other: StoredObject | None) -> bool:
+    if one is None or other is None:
+        return one is other
+    return one.identity == other.identity

@@ -1,10 +1,10 @@
-"""One repository of the in-memory lakeFS: commits, their graph, branches, and walks over them.
+"""One repository of the in-memory lakeFS: commits, their graph, branches, and references to them.
 
 Two commits that differ in nothing, the second they were made in included, are one commit, as on the
 server. Runs no hook.
 """
 
-from bisect import bisect_left, insort
+import re
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -14,8 +14,7 @@ from heapq import heappop, heappush
 from types import MappingProxyType
 
 from perago.adapters.memory.object_tree import EMPTY_TREE, Changes, StoredObject, Tree, change_of
-from perago.adapters.memory.workflow_expressions import ReferenceExpression, Step, parse_reference
-from perago.domain.logical_execution import (
+from perago.domain.lakefs import (
     NO_METADATA,
     BranchName,
     CommitId,
@@ -31,6 +30,8 @@ from perago.ports.errors import (
 )
 from perago.ports.lakefs import Change
 
+MAIN = BranchName("main")  # the default branch of every repository here
+
 
 @dataclass(frozen=True, slots=True)
 class Commit:
@@ -43,7 +44,6 @@ class Commit:
 
     @property
     def id(self) -> CommitId:
-        """The commit's address."""
         return self.record.commit
 
 
@@ -52,7 +52,6 @@ class CommitGraph:
 
     def __init__(self) -> None:
         self._commits: dict[CommitId, Commit] = {}
-        self._ids: list[CommitId] = []
         self._trees: dict[str, Tree] = {}
         self._hidden: dict[CommitId, tuple[int, Commit]] = {}
         self._seen_through = False
@@ -81,9 +80,8 @@ class CommitGraph:
             generation = 1 + max(
                 (self._commits[parent].generation for parent in parents), default=0
             )
-            self._commits[address] = Commit(record, tree, generation, len(self._ids))
+            self._commits[address] = Commit(record, tree, generation, number=len(self._commits))
             self._trees[tree.metarange] = tree
-            insort(self._ids, address)
         return self._commits[address]
 
     def __getitem__(self, commit: CommitId) -> Commit:
@@ -124,9 +122,8 @@ class CommitGraph:
 
     def find(self, text: str) -> Commit | None:
         """The commit whose id starts like this, when there is only one."""
-        start = bisect_left(self._ids, text)
-        matches = [found for found in self._ids[start : start + 2] if found.startswith(text)]
-        return self._commits[matches[0]] if len(matches) == 1 else None
+        matches = [commit for address, commit in self._commits.items() if address.startswith(text)]
+        return matches[0] if len(matches) == 1 else None
 
     def tree(self, metarange: str) -> Tree:
         """The tree that some commit has under this name."""
@@ -253,20 +250,43 @@ class BranchState:
                 yield change
 
 
+_REFERENCE = re.compile(r"(?P<name>[^~^@$]+)(?:(?P<view>[@$])|(?P<steps>(?:[~^][0-9]*)*))")
+_STEP = re.compile(r"([~^])([0-9]*)")
+
+
+@dataclass(frozen=True, slots=True)
+class _Reference:
+    """`main~2^1` is steps from a commit; `main@` a branch as committed, `main$` with the rest."""
+
+    name: str
+    view: str
+    steps: tuple[tuple[str, int], ...]
+
+    @property
+    def has_staging(self) -> bool:
+        """Whether a branch of this name is meant with its uncommitted objects."""
+        return not self.steps and self.view != "@"
+
+
+def _parse_reference(text: str) -> _Reference:
+    found = _REFERENCE.fullmatch(text)
+    if found is None:
+        raise ReferenceMissingError(f"{text!r} is not a reference")
+    steps = ((sign, int(number or 1)) for sign, number in _STEP.findall(found["steps"] or ""))
+    return _Reference(found["name"], found["view"] or "", tuple(steps))
+
+
 class RepositoryState:
     """A mutable repository; it begins with one empty commit on its default branch."""
 
-    def __init__(
-        self, repository: RepositoryId, *, default_branch: BranchName, created_at: int
-    ) -> None:
+    def __init__(self, repository: RepositoryId, *, created_at: int) -> None:
         self.id = repository
-        self.default_branch = default_branch
         self.read_only = False
         self.graph = CommitGraph()
         root = self.graph.add(
             EMPTY_TREE, parents=(), message="Repository created", created_at=created_at
         )
-        self.branches: dict[BranchName, BranchState] = {default_branch: BranchState(root)}
+        self.branches: dict[BranchName, BranchState] = {MAIN: BranchState(root)}
         self.tags: dict[TagName, CommitId] = {}
         self.protected_patterns: set[str] = set()
 
@@ -289,17 +309,17 @@ class RepositoryState:
 
     def commit_of(self, reference: str) -> Commit:
         """The commit a reference means now, or ReferenceMissingError."""
-        expression = parse_reference(reference)
-        commit = self._named(expression, reference)
-        if expression.is_view and self._branch_named(expression.name) is None:
+        parsed = _parse_reference(reference)
+        commit = self._named(parsed.name, reference)
+        if parsed.view and self._branch_named(parsed.name) is None:
             raise ReferenceMissingError(f"{reference}: only a branch has such a view")
-        if expression.has_staging and expression.is_view:
+        if parsed.view == "$":
             raise ReferenceMissingError(f"{reference}: what is not committed is no commit")
-        for step, number in expression.steps:
-            if step is Step.FIRST_PARENTS:
+        for sign, number in parsed.steps:
+            if sign == "~":
                 for _ in range(number):
                     commit = self._parent(commit, 1, reference)
-            elif step is Step.PARENT and number > 0:  # `^0` is the commit itself, as in git
+            elif number > 0:  # `^0` is the commit itself, as in git
                 commit = self._parent(commit, number, reference)
         return commit
 
@@ -314,8 +334,8 @@ class RepositoryState:
         return self.commit_of(reference).tree.get(path) if branch is None else branch.get(path)
 
     def _staging_of(self, reference: str) -> BranchState | None:
-        expression = parse_reference(reference)
-        return self._branch_named(expression.name) if expression.has_staging else None
+        parsed = _parse_reference(reference)
+        return self._branch_named(parsed.name) if parsed.has_staging else None
 
     def _branch_named(self, name: str) -> BranchState | None:
         """The branch that a name means; a whole commit id means the commit."""
@@ -323,8 +343,7 @@ class RepositoryState:
             return None
         return self.branches.get(BranchName(name))
 
-    def _named(self, expression: ReferenceExpression, reference: str) -> Commit:
-        name = expression.name
+    def _named(self, name: str, reference: str) -> Commit:
         if self.graph.is_hidden(name):
             raise ReferenceMissingError(f"read commit {self.id}/{reference}: commit not found")
         commit = self.graph.find_whole(name)

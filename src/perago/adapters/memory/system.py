@@ -1,9 +1,9 @@
-"""Clock, concurrency, identities, progress and telemetry in memory, the same in every run.
+"""What a worker in memory is made of, the same in every run: its way to the servers, and its host.
 
-`VirtualClock` moves only when its owner moves it and wakes sleepers in order of their deadlines.
-It works under asyncio (a sleeper waits for a future) and under a scheduler that drives coroutines
-by hand (a sleeper takes turns until it is woken). `SeededIdentities` gives the same names for the
-same seed.
+`WorkerHandle` runs the calls of a `MemoryPort` at once, after a turn. `VirtualClock` moves only
+when its owner moves it and wakes sleepers in order of their deadlines. It works under asyncio (a
+sleeper waits for a future) and under a scheduler that drives coroutines by hand (a sleeper takes
+turns until it is woken). `SeededIdentities` gives the same names for the same seed.
 """
 
 import asyncio
@@ -17,29 +17,102 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager
 from copy import deepcopy
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import wraps
 from random import Random
-from typing import Any, TypeAlias, TypeVar, final
+from types import CoroutineType
+from typing import Any, ClassVar, Concatenate, Generic, ParamSpec, TypeAlias, TypeVar, cast, final
 
-from perago.adapters.memory.worker_handle import Turn
 from perago.domain.attempt import ExecutionId
 from perago.domain.names import execution_id_at
 from perago.ports.system import Clock, Concurrency, Identities, nothing
 from perago.ports.telemetry import DataEvent, DataEvents, FinishedSpan, Telemetry
 from perago.ports.workspace import Phase, Progress
 
+Result = TypeVar("Result")
+Served = TypeVar("Served")
+
+
+class Turn:
+    """A bare yield: asyncio takes it as a pause, a scheduler as its chance to choose."""
+
+    def __await__(self) -> Generator[None]:
+        yield
+
+
+class WorkerHandle:
+    """The way of one worker's calls to the servers: a request takes a turn, its effect no time.
+
+    Nothing goes wrong here: `perago.testing.fault_injector` stands before the ports of any adapter
+    and lets the planned faults happen. The search for schedules overrides `ask` and `perform`,
+    because it has no event loop and decides itself when a call takes effect.
+    """
+
+    async def ask(self, operation: str, question: Callable[[], Result]) -> Result:
+        """Run one read."""
+        return await self.perform(operation, question)
+
+    async def perform(self, operation: str, effect: Callable[[], Result]) -> Result:
+        """Run one effect."""
+        del operation  # for those who override this
+        await Turn()
+        return effect()
+
+
+class MemoryPort(Generic[Served]):
+    """A port of one server, as one worker reaches it; operations are named `<name>.<method>`."""
+
+    name: ClassVar[str]
+
+    def __init__(self, server: Served, handle: WorkerHandle | None = None) -> None:
+        self.server = server
+        self.handle = WorkerHandle() if handle is None else handle
+
+
+Port = TypeVar("Port", bound=MemoryPort[Any])
+Given = ParamSpec("Given")
+Effect: TypeAlias = Callable[Concatenate[Port, Given], Result]
+Request: TypeAlias = "Callable[Concatenate[Port, Given], CoroutineType[Any, Any, Result]]"
+
+
+def asks(question: Effect[Port, Given, Result]) -> "Request[Port, Given, Result]":
+    """Make a port's read of a method that answers at once."""
+    return _request(question, reads=True)
+
+
+def performs(effect: Effect[Port, Given, Result]) -> "Request[Port, Given, Result]":
+    """Make a port's effect of a method that takes effect at once."""
+    return _request(effect, reads=False)
+
+
+def _request(effect: Effect[Port, Given, Result], *, reads: bool) -> "Request[Port, Given, Result]":
+    @wraps(effect)
+    async def call(port: Port, /, *args: Given.args, **kwargs: Given.kwargs) -> Result:
+        way = port.handle.ask if reads else port.handle.perform
+        return await way(f"{port.name}.{effect.__name__}", lambda: effect(port, *args, **kwargs))
+
+    # mypy types what an `async def` makes as a Coroutine, and pyright compares a CoroutineType.
+    made: Callable[Concatenate[Port, Given], CoroutineType[Any, Any, Result]] = cast("Any", call)
+    return made
+
+
 START = datetime(2026, 1, 1, tzinfo=UTC)  # always the same moment, so that a run repeats exactly
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+MILLISECOND = timedelta(milliseconds=1)
 MICROSECONDS_PER_SECOND = 1_000_000
-MICROSECONDS_PER_MILLISECOND = 1_000
 # Turns in a row in which no new sleep began: then every task that was woken has gone as far as it
 # can. Fewer move the time before a chain of awaits has come to its next sleep. More are turns that
 # every test pays for.
 QUIET_TURNS = 8
 TURNS_MAX = 10_000  # an end for tasks that call `sleep(0)` in a loop
+
+
+def as_epoch_ms(moment: datetime) -> int:
+    """A time as servers write it: milliseconds since 1970."""
+    return (moment - EPOCH) // MILLISECOND
 
 
 @dataclass(order=True, slots=True)
@@ -56,7 +129,6 @@ class VirtualClock(Clock):
 
     def __init__(self, start: datetime = START) -> None:
         self._start = start
-        self._start_ms = (start - EPOCH) // timedelta(milliseconds=1)
         self._elapsed = 0
         self._sleepers: list[_Sleeper] = []
         self._started_sleeps = 0
@@ -69,8 +141,8 @@ class VirtualClock(Clock):
 
     @property
     def epoch_ms(self) -> int:
-        """The wall time as servers write it: milliseconds since 1970."""
-        return self._start_ms + self._elapsed // MICROSECONDS_PER_MILLISECOND
+        """The wall time as servers write it."""
+        return as_epoch_ms(self.now())
 
     async def sleep(self, seconds: float) -> None:
         self._started_sleeps += 1
@@ -172,19 +244,14 @@ class SequentialConcurrency(Concurrency):
         self._taken: set[str] = set()
 
     async def together(self, first: Awaitable[A], second: Awaitable[B]) -> tuple[A, B]:
-        with _forgetting(first, second):
-            one = await _ended(first)
-            two = await _ended(second)
-            return one(), two()
+        one, two = await _in_order(first, second)
+        return one, two
 
     async def together3(
         self, first: Awaitable[A], second: Awaitable[B], third: Awaitable[C]
     ) -> tuple[A, B, C]:
-        with _forgetting(first, second, third):
-            one = await _ended(first)
-            two = await _ended(second)
-            three = await _ended(third)
-            return one(), two(), three()
+        one, two, three = await _in_order(first, second, third)
+        return one, two, three
 
     async def each(
         self, items: Sequence[A], ask: Callable[[A], Awaitable[B]], *, at_most: int
@@ -192,15 +259,12 @@ class SequentialConcurrency(Concurrency):
         del at_most  # one at a time is never too many
         return [await ask(item) for item in items]
 
-    def turn(self, name: str) -> AbstractAsyncContextManager[None]:
-        return self._take_turn(name)
-
     async def blocking(self, work: Callable[[], A], *, abandon: Callable[[], None] = nothing) -> A:
         del abandon  # what takes no time cannot be cancelled
         return work()
 
     @asynccontextmanager
-    async def _take_turn(self, name: str) -> AsyncGenerator[None]:
+    async def turn(self, name: str) -> AsyncGenerator[None]:
         while name in self._taken:
             await Turn()
         self._taken.add(name)
@@ -210,35 +274,24 @@ class SequentialConcurrency(Concurrency):
             self._taken.remove(name)
 
 
-@contextmanager
-def _forgetting(*questions: Awaitable[object]) -> Generator[None]:
-    """When death ends one question the others are never asked; Python must not warn of that."""
+async def _in_order(*questions: Awaitable[Any]) -> list[Any]:
+    """Ask one after the other; the first failure is raised once all have ended."""
+    answers: list[Any] = []
+    failures: list[Exception] = []
     try:
-        yield
+        for question in questions:
+            try:
+                answers.append(await question)
+            except Exception as failure:  # noqa: BLE001 - raised once all have ended
+                failures.append(failure)
     finally:
+        # When death ends one question the others are never asked; Python must not warn of that.
         for question in questions:
             if isinstance(question, Coroutine):
                 question.close()
-
-
-async def _ended(question: Awaitable[A]) -> Callable[[], A]:
-    """Wait for the end of one question, good or bad, and give its result when asked."""
-    answers: list[A] = []
-    failures: list[Exception] = []
-    try:
-        answers.append(await question)
-    except Exception as failure:  # noqa: BLE001 - raised by the caller once all have ended
-        failures.append(failure)
-
-    def result() -> A:
-        if failures:
-            raise failures[0]
-        return answers[0]
-
-    return result
-
-
-START_MS = int(START.timestamp() * 1000)
+    if failures:
+        raise failures[0]
+    return answers
 
 
 @final
@@ -249,7 +302,9 @@ class SeededIdentities(Identities):
     stands where a virtual clock starts.
     """
 
-    def __init__(self, seed: int = 0, *, now_ms: Callable[[], int] = lambda: START_MS) -> None:
+    def __init__(
+        self, seed: int = 0, *, now_ms: Callable[[], int] = lambda: as_epoch_ms(START)
+    ) -> None:
         self._now_ms = now_ms
         self._random = Random(seed)  # noqa: S311 - names and jitter, no secrets
         self._count = 0
@@ -287,20 +342,16 @@ class RememberedTelemetry(Telemetry):
         self.samples: dict[Series, list[float]] = {}
 
     def span(self, span: FinishedSpan) -> None:
-        """Remember it."""
         self.spans.append(span)
 
     def count(self, name: str, labels: Mapping[str, str], by: float = 1) -> None:
-        """Add it."""
         series = _series(name, labels)
         self.counters[series] = self.counters.get(series, 0) + by
 
     def gauge(self, name: str, labels: Mapping[str, str], value: float) -> None:
-        """Replace it."""
         self.gauges[_series(name, labels)] = value
 
     def observe(self, name: str, labels: Mapping[str, str], value: float) -> None:
-        """Remember it."""
         self.samples.setdefault(_series(name, labels), []).append(value)
 
     def close(self) -> None:
@@ -315,7 +366,6 @@ class RememberedDataEvents(DataEvents):
         self.events: list[DataEvent] = []
 
     def send(self, event: DataEvent) -> None:
-        """Remember it."""
         self.events.append(event)
 
     def close(self) -> None:

@@ -1,32 +1,44 @@
 """What the in-memory Conductor does next: retries, time-outs, and the walk over a workflow.
 
 `settle_failures` gives a failed attempt its retry or ends the workflow, `check_rows` and
-`check_workflow` apply time-outs, `decide` does all of it until nothing changes.
+`check_workflow` apply time-outs, `decide` does all of it until nothing changes. `next_due_ms` is
+when time alone changes something next.
 """
 
-from collections.abc import Mapping
-from typing import Never
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
 
 from perago.adapters.memory.conductor_rows import (
     MILLISECONDS_PER_SECOND,
     PASSING,
-    Spec,
     TaskRow,
-    TaskSettings,
     TimeoutPolicy,
     WorkflowRun,
+    object_in,
     retry_delay_ms,
-    task_settings,
+    specs_in,
+    specs_of,
 )
-from perago.adapters.memory.conductor_state import ConductorState, schedule_next
-from perago.adapters.memory.workflow_step_kinds import STEPS, follow_child
-from perago.adapters.memory.workflow_verbs import specs_of
-from perago.adapters.memory.workflow_walk import Walk, WorkflowEnds, end_workflow, specs_in
+from perago.adapters.memory.conductor_state import ConductorState, end_workflow, schedule_next
+from perago.adapters.memory.workflow_step_kinds import (
+    Walk,
+    WorkflowEnds,
+    follow_child,
+    wakes_at_ms,
+)
 from perago.domain.attempt import AttemptStatus, WorkflowStatus
 from perago.ports.errors import MissingError
 
 # FAILED_WITH_TERMINAL_ERROR and a worker's CANCELED get no retry on the server.
 RETRIABLE = frozenset({AttemptStatus.FAILED, AttemptStatus.TIMED_OUT})
+ENDS_OF_WORKFLOWS: Mapping[AttemptStatus, WorkflowStatus] = MappingProxyType(
+    {
+        AttemptStatus.TIMED_OUT: WorkflowStatus.TIMED_OUT,
+        AttemptStatus.CANCELED: WorkflowStatus.TERMINATED,
+    }
+)
+RESPONSE = "responseTimeout"
 
 
 def settle_failures(state: ConductorState, run: WorkflowRun) -> list[tuple[TaskRow, AttemptStatus]]:
@@ -49,22 +61,12 @@ def settle_failures(state: ConductorState, run: WorkflowRun) -> list[tuple[TaskR
             forgiven.append((row, row.status))
             row.status = AttemptStatus.COMPLETED_WITH_ERRORS
         else:
-            _end(row)
+            status = ENDS_OF_WORKFLOWS.get(row.status, WorkflowStatus.FAILED)
+            why = "null" if row.reason is None else row.reason
+            raise WorkflowEnds(
+                status, f"Task {row.task_id} failed with status: {status} and reason: '{why}'"
+            )
     return forgiven
-
-
-def _end(row: TaskRow) -> Never:
-    match row.status:
-        case AttemptStatus.TIMED_OUT:
-            status = WorkflowStatus.TIMED_OUT
-        case AttemptStatus.CANCELED:
-            status = WorkflowStatus.TERMINATED
-        case _:
-            status = WorkflowStatus.FAILED
-    why = "null" if row.reason is None else row.reason
-    raise WorkflowEnds(
-        status, f"Task {row.task_id} failed with status: {status} and reason: '{why}'"
-    )
 
 
 def _retries_max(row: TaskRow) -> int:
@@ -75,91 +77,101 @@ def _retries_max(row: TaskRow) -> int:
     return row.settings.retry_count if row.is_queued_type else 0
 
 
-def check_workflow(state: ConductorState, run: WorkflowRun) -> None:
-    """End a workflow that ran longer than its definition allows.
+@dataclass(frozen=True, slots=True)
+class _TimeOut:
+    """A time that a row or a workflow may take, and what the server calls it."""
 
-    Under the other policy, ALERT_ONLY, the server lets it run.
-    """
-    seconds = run.definition.get("timeoutSeconds")
-    policy = run.definition.get("timeoutPolicy")
-    if not isinstance(seconds, int) or seconds <= 0 or policy != TimeoutPolicy.TIME_OUT_WF:
-        return
-    elapsed = state.now_ms - run.start_time
-    if elapsed >= seconds * MILLISECONDS_PER_SECOND:
-        reason = _reason(
-            "Workflow timed out", "Timeout", elapsed, seconds, TimeoutPolicy.TIME_OUT_WF
+    since_ms: int
+    seconds: int
+    policy: TimeoutPolicy
+    what: str
+    setting: str = "Timeout"
+
+    @property
+    def due_ms(self) -> int:
+        return self.since_ms + self.seconds * MILLISECONDS_PER_SECOND
+
+    def reason(self, now_ms: int) -> str:
+        if self.setting == RESPONSE:
+            return f"{RESPONSE}: {self.seconds} exceeded for {self.what}"
+        passed = (now_ms - self.since_ms) // MILLISECONDS_PER_SECOND
+        return (
+            f"{self.what} timed out after {passed} seconds. {self.setting} configured as "
+            f"{self.seconds} seconds. Timeout policy configured to {self.policy}"
         )
-        raise WorkflowEnds(WorkflowStatus.TIMED_OUT, reason)
 
 
-def check_rows(state: ConductorState, run: WorkflowRun) -> None:
-    """Mark the rows whose time is over; the execution time-out comes first.
+def _time_outs_of(row: TaskRow) -> Iterator[_TimeOut]:
+    """What counts for a row now, in the server's order: the execution time-out comes first.
 
     A retried row has its next attempt already, so its time decides nothing.
     """
+    if not row.is_queued_type or row.retried:
+        return
+    settings, policy = row.settings, row.settings.timeout_policy
+    if settings.timeout_seconds > 0 and row.start_time:
+        # Heartbeats do not move it: it counts from the start of the attempt.
+        since = row.start_time + row.start_delay_ms
+        yield _TimeOut(since, settings.timeout_seconds, policy, "Task")
+    unpolled = settings.poll_timeout_seconds or 0
+    if unpolled > 0 and row.status is AttemptStatus.SCHEDULED:
+        since = row.scheduled_time + row.start_delay_ms
+        yield _TimeOut(since, unpolled, policy, "Task poll", "Poll timeout")
+    if row.status is AttemptStatus.IN_PROGRESS:
+        # Counts from the last heartbeat and is retried whatever the time-out policy says.
+        what = f"the taskId: {row.task_id} with Task Definition: {row.task_type}"
+        seconds = settings.response_timeout_seconds
+        yield _TimeOut(row.update_time, seconds, "RETRY", what, RESPONSE)
+
+
+def _time_outs_of_workflow(run: WorkflowRun) -> Iterator[_TimeOut]:
+    """At most one: under the other policy, ALERT_ONLY, the server lets a workflow run."""
+    seconds = run.definition.get("timeoutSeconds")
+    times_out = run.definition.get("timeoutPolicy") == "TIME_OUT_WF"
+    if times_out and isinstance(seconds, int) and seconds > 0:
+        yield _TimeOut(run.start_time, seconds, "TIME_OUT_WF", "Workflow")
+
+
+def check_workflow(state: ConductorState, run: WorkflowRun) -> None:
+    """End a workflow that ran longer than its definition allows."""
+    for time_out in _time_outs_of_workflow(run):
+        if time_out.due_ms <= state.now_ms:
+            raise WorkflowEnds(WorkflowStatus.TIMED_OUT, time_out.reason(state.now_ms))
+
+
+def check_rows(state: ConductorState, run: WorkflowRun) -> None:
+    """Mark the rows whose time is over."""
+    now = state.now_ms
     for row in run.open_rows():
-        if row.is_queued_type and not row.retried:
-            _check_execution(state, row)
-            _check_polling(state, row)
-            _check_response(state, row)
+        due = [time_out for time_out in _time_outs_of(row) if time_out.due_ms <= now]
+        for time_out in due:
+            if time_out.policy == "ALERT_ONLY":
+                continue
+            row.status = AttemptStatus.TIMED_OUT
+            row.ended_at = now
+            row.reason = time_out.reason(now)
+            row.requeueable = False
+            state.dequeue(row)
+            if time_out.policy == "TIME_OUT_WF":
+                raise WorkflowEnds(WorkflowStatus.TIMED_OUT, row.reason)
+            break
 
 
-def _check_execution(state: ConductorState, row: TaskRow) -> None:
-    """Heartbeats do not move it: it counts from the start of the attempt."""
-    seconds = row.settings.timeout_seconds
-    if seconds <= 0 or row.start_time == 0 or row.status.is_terminal:
-        return
-    elapsed = state.now_ms - row.start_time - row.start_delay_ms
-    if elapsed >= seconds * MILLISECONDS_PER_SECOND:
-        policy = row.settings.timeout_policy
-        _apply(state, row, _reason("Task timed out", "Timeout", elapsed, seconds, policy))
+def next_due_ms(state: ConductorState) -> int | None:
+    """The next moment at which a row is due or its time is over; None when there is none."""
+    return min((time for time in _times(state) if time > state.now_ms), default=None)
 
 
-def _check_polling(state: ConductorState, row: TaskRow) -> None:
-    seconds = row.settings.poll_timeout_seconds
-    if seconds <= 0 or row.status is not AttemptStatus.SCHEDULED:
-        return
-    elapsed = state.now_ms - row.scheduled_time - row.start_delay_ms
-    if elapsed >= seconds * MILLISECONDS_PER_SECOND:
-        policy = row.settings.timeout_policy
-        _apply(state, row, _reason("Task poll timed out", "Poll timeout", elapsed, seconds, policy))
-
-
-def _check_response(state: ConductorState, row: TaskRow) -> None:
-    """Counts from the last heartbeat and is retried whatever the time-out policy says."""
-    seconds = row.settings.response_timeout_seconds
-    if seconds <= 0 or row.status is not AttemptStatus.IN_PROGRESS:
-        return
-    if state.now_ms - row.update_time >= seconds * MILLISECONDS_PER_SECOND:
-        reason = f"responseTimeout: {seconds} exceeded for the taskId: {row.task_id}"
-        _mark(state, row, f"{reason} with Task Definition: {row.task_type}")
-
-
-def _apply(state: ConductorState, row: TaskRow, reason: str) -> None:
-    match row.settings.timeout_policy:
-        case TimeoutPolicy.ALERT_ONLY:
-            return
-        case TimeoutPolicy.RETRY:
-            _mark(state, row, reason)
-        case TimeoutPolicy.TIME_OUT_WF:
-            _mark(state, row, reason)
-            raise WorkflowEnds(WorkflowStatus.TIMED_OUT, reason)
-
-
-def _mark(state: ConductorState, row: TaskRow, reason: str) -> None:
-    row.status = AttemptStatus.TIMED_OUT
-    row.ended_at = state.now_ms
-    row.reason = reason
-    row.requeueable = False
-    state.dequeue(row)
-
-
-def _reason(what: str, which: str, elapsed_ms: int, seconds: int, policy: TimeoutPolicy) -> str:
-    after = elapsed_ms // MILLISECONDS_PER_SECOND
-    return (
-        f"{what} after {after} seconds. {which} configured as {seconds} seconds. "
-        f"Timeout policy configured to {policy}"
-    )
+def _times(state: ConductorState) -> Iterator[int]:
+    yield from state.queued_times_ms()
+    for run in state.runs.values():
+        if run.status is WorkflowStatus.RUNNING:
+            yield from (time_out.due_ms for time_out in _time_outs_of_workflow(run))
+            for row in run.open_rows():
+                yield from (time_out.due_ms for time_out in _time_outs_of(row))
+                wakes = wakes_at_ms(row)
+                if wakes is not None:
+                    yield wakes
 
 
 def decide(state: ConductorState, run: WorkflowRun) -> None:
@@ -192,10 +204,11 @@ def create_run(
     definition = state.workflow_definitions.get((name, version))
     if definition is None:
         raise MissingError(f"no such workflow defined: name={name}, version={version}")
+    names = {str(spec["name"]) for spec in specs_of(definition["tasks"])}
     run = WorkflowRun(
         workflow_id=state.new_id(),
         definition=definition,
-        settings=_settings(state, definition),
+        settings={name: state.settings(name) for name in names},
         input_data=workflow_input,
         start_time=state.now_ms,
         task_to_domain=task_to_domain,
@@ -213,7 +226,7 @@ def _decide(state: ConductorState, run: WorkflowRun) -> None:
             return
         check_rows(state, run)
         forgiven = settle_failures(state, run)
-        walk = Walk(state, run, STEPS, lambda parent, row: _start_child(state, parent, row))
+        walk = Walk(state, run, lambda row: _start_child(state, run, row))
         done = walk.sequence(specs_in(run.definition["tasks"]))
         # A part that fails or ends within the walk, such as a child workflow.
         forgiven += settle_failures(state, run)
@@ -235,8 +248,7 @@ def _newest_passed(run: WorkflowRun) -> bool:
 
 
 def _start_child(state: ConductorState, parent: WorkflowRun, row: TaskRow) -> WorkflowRun:
-    given = row.spec.get("subWorkflowParam")
-    parameters: Mapping[str, object] = given if isinstance(given, Mapping) else {}
+    parameters = object_in(row.spec, "subWorkflowParam")
     domains = parameters.get("taskToDomain")
     version = parameters.get("version")
     child = create_run(
@@ -249,8 +261,3 @@ def _start_child(state: ConductorState, parent: WorkflowRun, row: TaskRow) -> Wo
     child.parent = (parent.workflow_id, row.task_id)
     _decide(state, child)  # its parent is being decided already
     return child
-
-
-def _settings(state: ConductorState, definition: Spec) -> Mapping[str, TaskSettings]:
-    names = {str(spec["name"]) for spec in specs_of(definition)}
-    return {name: task_settings(name, state.definitions.get(name)) for name in names}

@@ -1,20 +1,18 @@
-"""Expressions of three kinds: Conductor's inputs, its loop conditions, and lakeFS's references.
+"""Expressions of Conductor's inputs and of its loop conditions.
 
 `resolve` reads `${workflow.input.x}` and `${ref.output.y}` as the server does: a value that is one
 expression keeps its type, what does not exist is null, and a resolved value is not resolved again.
-`holds` knows the comparisons of loop conditions. `parse_reference` reads `main~1` and `main@`.
+`holds` knows the comparisons of loop conditions.
 """
 
 import json
 import operator
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from decimal import Decimal
-from enum import StrEnum
 from typing import TypeAlias
 
-from perago.ports.errors import ReferenceMissingError, RequestRefusedError
+from perago.ports.errors import RequestRefusedError
 
 Document: TypeAlias = Mapping[str, object]
 Lookup: TypeAlias = Callable[[str], object]
@@ -127,57 +125,6 @@ def _float_as_text(value: float) -> str:
         return repr(value)
     digits, _, exponent = f"{Decimal(repr(value)):E}".partition("E")
     return f"{digits if '.' in digits else digits + '.0'}E{int(exponent)}"
-
-
-_PARTS = re.compile(r"([~^@$])([^~^@$]*)")
-_NAME = re.compile(r"[^~^@$]+")
-
-
-class Step(StrEnum):
-    """One step from a commit, or a view of a branch."""
-
-    FIRST_PARENTS = "~"
-    PARENT = "^"
-    COMMITTED = "@"
-    STAGED = "$"
-
-
-VIEWS = frozenset({Step.COMMITTED, Step.STAGED})
-
-
-@dataclass(frozen=True, slots=True)
-class ReferenceExpression:
-    """A name and the steps to take from it, each with its number."""
-
-    name: str
-    steps: tuple[tuple[Step, int], ...]
-
-    @property
-    def has_staging(self) -> bool:
-        """Whether a branch of this name is meant with its uncommitted objects."""
-        return not self.steps or self.steps == ((Step.STAGED, 1),)
-
-    @property
-    def is_view(self) -> bool:
-        """Whether a branch is meant as it is committed, or with what is not."""
-        return any(step in VIEWS for step, _ in self.steps)
-
-
-def parse_reference(text: str) -> ReferenceExpression:
-    """Read a reference; one that cannot be read names nothing."""
-    name = _NAME.match(text)
-    if name is None:
-        raise ReferenceMissingError(f"{text!r} is not a reference")
-    rest = text[name.end() :]
-    steps: list[tuple[Step, int]] = []
-    for sign, number in _PARTS.findall(rest):
-        step = Step(sign)
-        if number and (not number.isdecimal() or step in {Step.COMMITTED, Step.STAGED}):
-            raise ReferenceMissingError(f"{text!r}: {sign}{number} is not a step")
-        steps.append((step, int(number) if number else 1))
-    if len(steps) > 1 and any(step in VIEWS for step, _ in steps):
-        raise ReferenceMissingError(f"{text!r}: no step leads to or from a view of a branch")
-    return ReferenceExpression(name.group(), tuple(steps))
 
 
 _IF = re.compile(

@@ -1,35 +1,101 @@
 """Each kind of workflow task, as the in-memory Conductor walks it: loops, forks, joins, waits.
 
-A walker says whether the tasks behind its task may be scheduled; walking again changes nothing
-until a row has changed. `STEPS` is the table of the kinds that are known.
+`Walk` goes once over a workflow's definition. A function of `STEPS`, the table of the kinds that
+are known, says whether the tasks behind its task may be scheduled; walking again changes nothing
+until a row has changed.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Never
+from typing import Never, TypeAlias
 
-from perago.adapters.memory.conductor_rows import ITERATION_MARK, Spec, TaskRow
-from perago.adapters.memory.conductor_state import ConductorState, find_document
-from perago.adapters.memory.workflow_expressions import as_text, holds
-from perago.adapters.memory.workflow_walk import (
-    CHILD_ID,
-    Step,
-    Walk,
-    WorkflowEnds,
+from perago.adapters.memory.conductor_rows import (
+    MILLISECONDS_PER_SECOND,
+    Spec,
+    TaskRow,
+    WorkflowRun,
     kind_of,
+    name_in_loop,
+    object_in,
     specs_in,
 )
+from perago.adapters.memory.conductor_state import (
+    CHILD_ID,
+    ConductorState,
+    find_document,
+    schedule_first,
+)
+from perago.adapters.memory.workflow_expressions import as_text, holds
 from perago.domain.attempt import AttemptStatus, WorkflowStatus
 from perago.ports.errors import RequestRefusedError
 
 ITERATIONS_MAX = 10_000  # a loop without worker tasks whose condition stays true would hang a test
 
 
+class WorkflowEnds(Exception):  # noqa: N818 - a signal inside the server, no error
+    """Deciding found that the workflow is over."""
+
+    def __init__(
+        self, status: WorkflowStatus, reason: str, output: Mapping[str, object] | None = None
+    ) -> None:
+        super().__init__(reason)
+        self.status = status
+        self.reason = reason
+        self.output = output
+
+
+class Walk:
+    """One walk over a workflow: finds the rows of its tasks, and adds those that come now.
+
+    `start_child` starts the workflow that a row stands for. `forked` names the branches of the
+    dynamic fork that was walked last, for the JOIN behind it.
+    """
+
+    def __init__(
+        self,
+        state: ConductorState,
+        run: WorkflowRun,
+        start_child: Callable[[TaskRow], WorkflowRun],
+    ) -> None:
+        self.state = state
+        self.run = run
+        self.start_child = start_child
+        self.forked: list[str] = []
+
+    def sequence(self, specs: Sequence[Spec], iteration: int = 0) -> bool:
+        """Walk tasks in their order up to the first that is not done."""
+        return all(STEPS[kind_of(spec)](self, spec, iteration) for spec in specs)
+
+    def attempts(self, spec: Spec, iteration: int) -> list[TaskRow]:
+        """The attempts of a task in one iteration, oldest first."""
+        name = str(spec["taskReferenceName"])
+        return self.run.attempts_of(name_in_loop(name, iteration))
+
+    def reach(self, spec: Spec, iteration: int, status: AttemptStatus) -> tuple[TaskRow, bool]:
+        """The newest attempt of a task, and whether this walk added it, with this status."""
+        attempts = self.attempts(spec, iteration)
+        if attempts:
+            return attempts[-1], False
+        return schedule_first(self.state, self.run, spec, iteration, status), True
+
+
+# Whether the tasks behind this one may be scheduled; called with the walk, task and iteration.
+Step: TypeAlias = Callable[[Walk, Spec, int], bool]
+
+
+def walk_simple(walk: Walk, spec: Spec, iteration: int) -> bool:
+    """Schedule the first attempt once; afterwards wait for one that passes."""
+    walk.reach(spec, iteration, AttemptStatus.SCHEDULED)
+    return any(row.lets_pass for row in walk.attempts(spec, iteration))
+
+
 def walk_do_while(walk: Walk, spec: Spec, iteration: int) -> bool:
     """Walk the body of the present iteration; at its end ask the condition for another."""
-    attempts = walk.attempts(spec, iteration)
-    row = attempts[-1] if attempts else _begin(walk, spec, iteration)
+    row, is_new = walk.reach(spec, iteration, AttemptStatus.IN_PROGRESS)
+    if is_new:
+        row.iteration = 1
+        row.output_data = {"iteration": 1}
     body = specs_in(spec.get("loopOver"))
     for _ in range(ITERATIONS_MAX):
         if row.lets_pass:
@@ -48,16 +114,9 @@ def _walk_ended(walk: Walk, row: TaskRow, body: Sequence[Spec]) -> bool:
     return False
 
 
-def _begin(walk: Walk, spec: Spec, iteration: int) -> TaskRow:
-    row = walk.schedule(spec, iteration, AttemptStatus.IN_PROGRESS)
-    row.iteration = 1
-    row.output_data = {"iteration": 1}
-    return row
-
-
-def _finish_iteration(walk: Walk, spec: Spec, row: TaskRow, body: object) -> None:
+def _finish_iteration(walk: Walk, spec: Spec, row: TaskRow, body: Sequence[Spec]) -> None:
     outputs: dict[str, object] = {}
-    for task in specs_in(body):
+    for task in body:
         passed = [attempt for attempt in walk.attempts(task, row.iteration) if attempt.lets_pass]
         if passed:
             outputs[str(task["taskReferenceName"])] = dict(passed[-1].output_data)
@@ -78,9 +137,7 @@ def _finish_iteration(walk: Walk, spec: Spec, row: TaskRow, body: object) -> Non
 
 def walk_fork_join(walk: Walk, spec: Spec, iteration: int) -> bool:
     """Walk all branches, also those behind one that waits; a fork itself is done at once."""
-    forks_now = not walk.attempts(spec, iteration)
-    if forks_now:
-        walk.schedule(spec, iteration, AttemptStatus.COMPLETED)
+    _, forks_now = walk.reach(spec, iteration, AttemptStatus.COMPLETED)
     for branch in specs_in(spec.get("forkTasks")):
         tasks = specs_in(branch)
         # A branch whose first task a rerun of its sibling forgot is not begun again, and its JOIN
@@ -92,11 +149,9 @@ def walk_fork_join(walk: Walk, spec: Spec, iteration: int) -> bool:
 
 def walk_fork_join_dynamic(walk: Walk, spec: Spec, iteration: int) -> bool:
     """Walk every branch that the input named when the fork was reached."""
-    attempts = walk.attempts(spec, iteration)
-    row = attempts[-1] if attempts else walk.schedule(spec, iteration, AttemptStatus.COMPLETED)
+    row, _ = walk.reach(spec, iteration, AttemptStatus.COMPLETED)
     branches = _branches(row)
     for branch in branches:
-        walk.know(branch)
         walk.sequence([branch], iteration)
     walk.forked = [str(branch["taskReferenceName"]) for branch in branches]
     return True
@@ -141,10 +196,8 @@ def _named_branches(row: TaskRow) -> list[Spec]:
         )
     found: list[Spec] = []
     for task in specs_in(named):
-        own = task.get("inputParameters")
-        given = inputs.get(task["taskReferenceName"])
-        parameters = dict(own) if isinstance(own, Mapping) else {}
-        parameters |= dict(given) if isinstance(given, Mapping) else {}
+        given = object_in(inputs, str(task["taskReferenceName"]))
+        parameters = {**object_in(task, "inputParameters"), **given}
         found.append({**task, "inputParameters": parameters})
     return found
 
@@ -153,21 +206,17 @@ def walk_join(walk: Walk, spec: Spec, iteration: int) -> bool:
     """Wait for the named tasks of the same iteration."""
     named = spec.get("joinOn")
     names = [str(name) for name in named] if isinstance(named, list) and named else walk.forked
-    attempts = walk.attempts(spec, iteration)
-    if not attempts:
-        row = walk.schedule(spec, iteration, AttemptStatus.IN_PROGRESS)
+    row, is_new = walk.reach(spec, iteration, AttemptStatus.IN_PROGRESS)
+    if is_new:
         row.input_data = {**row.input_data, "joinOn": list(names)}
-        attempts = [row]
-    row = attempts[-1]
     if row.lets_pass:
         return True
-    suffix = f"{ITERATION_MARK}{iteration}" if iteration else ""
     outputs: dict[str, object] = {}
-    for name in names:
-        passed = [row for row in walk.run.attempts_of(name + suffix) if row.lets_pass]
+    for name in (name_in_loop(name, iteration) for name in names):
+        passed = [row for row in walk.run.attempts_of(name) if row.lets_pass]
         if not passed:
             return False
-        outputs[name + suffix] = dict(passed[-1].output_data)
+        outputs[name] = dict(passed[-1].output_data)
     row.output_data = outputs
     row.status = AttemptStatus.COMPLETED
     return True
@@ -175,20 +224,10 @@ def walk_join(walk: Walk, spec: Spec, iteration: int) -> bool:
 
 def walk_set_variable(walk: Walk, spec: Spec, iteration: int) -> bool:
     """Set them at the first walk; later ones change nothing."""
-    attempts = walk.attempts(spec, iteration)
-    row = attempts[-1] if attempts else walk.schedule(spec, iteration, AttemptStatus.COMPLETED)
-    if not attempts:
+    row, is_new = walk.reach(spec, iteration, AttemptStatus.COMPLETED)
+    if is_new:
         walk.run.variables.update(row.input_data)
     return row.lets_pass
-
-
-def walk_simple(walk: Walk, spec: Spec, iteration: int) -> bool:
-    """Schedule the first attempt once; afterwards wait for one that passes."""
-    attempts = walk.attempts(spec, iteration)
-    if not attempts:
-        walk.schedule(spec, iteration)
-        return False
-    return any(row.lets_pass for row in attempts)
 
 
 ENDS = {
@@ -201,9 +240,8 @@ ENDS = {
 
 def walk_sub_workflow(walk: Walk, spec: Spec, iteration: int) -> bool:
     """Start the child of the newest attempt once; afterwards end as the child did."""
-    attempts = walk.attempts(spec, iteration)
-    row = attempts[-1] if attempts else walk.schedule(spec, iteration)
-    for each in (*attempts[:-1], row):  # a rerun brings back earlier ones as well
+    row, _ = walk.reach(spec, iteration, AttemptStatus.SCHEDULED)
+    for each in walk.attempts(spec, iteration):  # a rerun brings back earlier ones as well
         if each.status is AttemptStatus.SCHEDULED:
             _start(walk, each)
         if each.status is AttemptStatus.IN_PROGRESS:
@@ -236,20 +274,17 @@ def follow_child(state: ConductorState, row: TaskRow) -> None:
 
 def walk_switch(walk: Walk, spec: Spec, iteration: int) -> bool:
     """Choose at the first walk; afterwards follow that choice."""
-    attempts = walk.attempts(spec, iteration)
-    row = attempts[-1] if attempts else walk.schedule(spec, iteration, AttemptStatus.COMPLETED)
-    if not attempts:
+    row, is_new = walk.reach(spec, iteration, AttemptStatus.COMPLETED)
+    if is_new:
         chosen = as_text(row.input_data.get(str(spec.get("expression"))))
         row.output_data = {"evaluationResult": [chosen], "selectedCase": chosen}
-    cases = spec.get("decisionCases")
-    known = cases if isinstance(cases, Mapping) else {}
-    case = known.get(str(row.output_data["selectedCase"]), spec.get("defaultCase"))
-    return walk.sequence(specs_in(case), iteration)
+    cases, chosen = object_in(spec, "decisionCases"), str(row.output_data["selectedCase"])
+    return walk.sequence(specs_in(cases.get(chosen, spec.get("defaultCase"))), iteration)
 
 
 def walk_terminate(walk: Walk, spec: Spec, iteration: int) -> Never:
     """End the workflow; what stands behind is never walked."""
-    row = walk.schedule(spec, iteration, AttemptStatus.COMPLETED)
+    row = schedule_first(walk.state, walk.run, spec, iteration, AttemptStatus.COMPLETED)
     given = row.input_data.get("workflowOutput")
     output: Mapping[str, object] = {} if given is None else {"output": given}
     if isinstance(given, Mapping):
@@ -273,9 +308,8 @@ _SECONDS = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}
 
 
 def walk_wait(walk: Walk, spec: Spec, iteration: int) -> bool:
-    """Begin to wait; pass when the time has come."""
-    attempts = walk.attempts(spec, iteration)
-    row = attempts[-1] if attempts else walk.schedule(spec, iteration, AttemptStatus.IN_PROGRESS)
+    """Begin to wait; pass when the time has come, or a person has completed the row by the API."""
+    row, _ = walk.reach(spec, iteration, AttemptStatus.IN_PROGRESS)
     wakes = wakes_at_ms(row)
     if wakes is not None and wakes <= walk.state.now_ms:
         row.status = AttemptStatus.COMPLETED
@@ -287,22 +321,12 @@ def wakes_at_ms(row: TaskRow) -> int | None:
     duration = row.input_data.get("duration")
     if kind_of(row.spec) != "WAIT" or row.status.is_terminal or duration is None:
         return None
-    return row.start_time + 1000 * duration_seconds(str(duration))
-
-
-def duration_seconds(text: str) -> int:
-    """The seconds of `2 days 3 hours 4 minutes 5 seconds`, each part optional."""
+    text = str(duration)  # such as `2 days 3 hours 4 minutes 5 seconds`, each part optional
     found = _DURATION.fullmatch(text)
     if found is None or not text.strip():
         raise RequestRefusedError(f"WAIT: {text!r} is no duration such as `10 seconds`")
-    return sum(int(found[unit] or 0) * seconds for unit, seconds in _SECONDS.items())
-
-
-def walk_human(walk: Walk, spec: Spec, iteration: int) -> bool:
-    """Begin to wait; pass when a person has completed the row through the API."""
-    attempts = walk.attempts(spec, iteration)
-    row = attempts[-1] if attempts else walk.schedule(spec, iteration, AttemptStatus.IN_PROGRESS)
-    return row.lets_pass
+    seconds = sum(int(found[unit] or 0) * seconds for unit, seconds in _SECONDS.items())
+    return row.start_time + seconds * MILLISECONDS_PER_SECOND
 
 
 STEPS: Mapping[str, Step] = MappingProxyType(
@@ -317,6 +341,6 @@ STEPS: Mapping[str, Step] = MappingProxyType(
         "SET_VARIABLE": walk_set_variable,
         "TERMINATE": walk_terminate,
         "WAIT": walk_wait,
-        "HUMAN": walk_human,
+        "HUMAN": walk_wait,
     }
 )

@@ -15,7 +15,7 @@ from typing import final
 from openlineage.client import OpenLineageClient, event_v2, facet_v2
 
 from perago._version import __version__
-from perago.ports.telemetry import DataEvent, DataEventKind, DataEvents, DataVersion
+from perago.ports.telemetry import DataEvent, DataEvents, DataVersion
 
 LOGGER = logging.getLogger("perago.telemetry")
 # Two events an attempt: a catalogue that is away for minutes costs a worker at most a few MB. What
@@ -104,7 +104,7 @@ def run_event(event: DataEvent, namespace: str) -> event_v2.RunEvent:
             message=event.error, programmingLanguage="PYTHON"
         )
     return event_v2.RunEvent(
-        eventType=_STATES[event.kind],
+        eventType=event_v2.RunState[event.kind],
         eventTime=event.at.isoformat(),
         run=event_v2.Run(runId=_uuid(event.execution_id), facets=facets),
         job=event_v2.Job(namespace=namespace, name=event.task_name),
@@ -114,14 +114,6 @@ def run_event(event: DataEvent, namespace: str) -> event_v2.RunEvent:
             event_v2.OutputDataset(*_name(each), facets=_facets(each)) for each in event.outputs
         ],
     )
-
-
-_STATES = {
-    DataEventKind.START: event_v2.RunState.START,
-    DataEventKind.COMPLETE: event_v2.RunState.COMPLETE,
-    DataEventKind.FAIL: event_v2.RunState.FAIL,
-    DataEventKind.ABORT: event_v2.RunState.ABORT,
-}
 
 
 def _name(version: DataVersion) -> tuple[str, str]:

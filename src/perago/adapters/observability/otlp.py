@@ -4,16 +4,17 @@ Knows names of OpenTelemetry and nothing of workers. Needs the extra `otel`.
 """
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from threading import Thread
 from typing import final
 
 from opentelemetry.exporter.otlp.proto.http import Compression
 from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-from opentelemetry.metrics import Counter, Histogram
+from opentelemetry.metrics import Histogram
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import MetricReader, PeriodicExportingMetricReader
 from opentelemetry.sdk.resources import OTELResourceDetector, Resource
@@ -62,16 +63,12 @@ class OtlpTelemetry(Telemetry):
         self._traces = TracerProvider(resource=resource, shutdown_on_exit=False)
         if spans is not None:
             self._traces.add_span_processor(spans)
-        self._tracer = self._traces.get_tracer(INSTRUMENTATION) if spans is not None else None
+        self._tracer = self._traces.get_tracer(INSTRUMENTATION)
         readers = [] if metrics is None else [metrics]
         self._numbers = MeterProvider(readers, resource=resource, shutdown_on_exit=False)
-        self._meter = self._numbers.get_meter(INSTRUMENTATION) if metrics is not None else None
-        self._counters: dict[str, Counter] = {}
-        self._histograms: dict[str, Histogram] = {}
+        self._meter = self._numbers.get_meter(INSTRUMENTATION)
 
     def span(self, span: FinishedSpan) -> None:
-        if self._tracer is None:
-            return
         with suppress(Exception):
             carrier = {} if span.parent is None else {"traceparent": span.parent}
             opened = self._tracer.start_span(
@@ -95,31 +92,24 @@ class OtlpTelemetry(Telemetry):
             opened.end(_nanoseconds(span.ended))
 
     def count(self, name: str, labels: Mapping[str, str], by: float = 1) -> None:
-        if self._meter is None:
-            return
-        with suppress(Exception):
-            if name not in self._counters:
-                self._counters[name] = self._meter.create_counter(name)
-            self._counters[name].add(by, dict(labels))
+        with suppress(Exception):  # an instrument of one name is made once and found again
+            self._meter.create_counter(name).add(by, dict(labels))
 
     def gauge(self, name: str, labels: Mapping[str, str], value: float) -> None:
-        if self._meter is None:
-            return
-        with suppress(Exception):  # an instrument of one name is made once and found again
+        with suppress(Exception):
             self._meter.create_gauge(name).set(value, dict(labels))
 
     def observe(self, name: str, labels: Mapping[str, str], value: float) -> None:
-        if self._meter is None:
-            return
         with suppress(Exception):
-            if name not in self._histograms:
-                self._histograms[name] = self._histogram(name)
-            self._histograms[name].record(value, dict(labels))
+            self._histogram(name).record(value, dict(labels))
 
     def close(self) -> None:
         """Both at once, and neither longer than a moment: a collector may be gone."""
-        shuts = (self._shut_traces, self._shut_numbers)
-        threads = [Thread(target=shut, daemon=True) for shut in shuts]
+        shuts = (
+            self._traces.shutdown,
+            partial(self._numbers.shutdown, timeout_millis=CLOSE_SECONDS_MAX * 1000),
+        )
+        threads = [Thread(target=_quietly, args=(shut,), daemon=True) for shut in shuts]
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -129,7 +119,6 @@ class OtlpTelemetry(Telemetry):
             LOGGER.warning(text, CLOSE_SECONDS_MAX)
 
     def _histogram(self, name: str) -> Histogram:
-        assert self._meter is not None, "asked before"
         bounds, unit = self._settings.seconds_bounds, ""
         if name.endswith("_bytes"):
             bounds, unit = self._settings.bytes_bounds, "By"
@@ -138,14 +127,6 @@ class OtlpTelemetry(Telemetry):
         return self._meter.create_histogram(
             name, unit, explicit_bucket_boundaries_advisory=list(bounds) or None
         )
-
-    def _shut_traces(self) -> None:
-        with suppress(Exception):  # a lost span is no reason to fail
-            self._traces.shutdown()
-
-    def _shut_numbers(self) -> None:
-        with suppress(Exception):
-            self._numbers.shutdown(timeout_millis=CLOSE_SECONDS_MAX * 1000)
 
 
 def open_otlp(settings: OtlpSettings) -> OtlpTelemetry:
@@ -172,3 +153,8 @@ def resource_of(service: Mapping[str, str]) -> Resource:
 
 def _nanoseconds(seconds: float) -> int:
     return int(seconds * NANOSECONDS)
+
+
+def _quietly(shut: Callable[[], object]) -> None:
+    with suppress(Exception):  # a lost span or sample is no reason to fail
+        shut()

@@ -25,17 +25,10 @@ REQUEST_BYTES_MAX = 8192
 PRIVATE_ENDS = (".svc", ".local", ".internal", ".localhost")
 # Prometheus chooses its parser by this.
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-
-
 NOT_PRIVATE = (
     "the Host of this request is not a private name of this worker: ask by IP address or by"
     " localhost, or put the name into PERAGO_PROBE_ADDRESS\n"
 )
-
-
-def no_notes() -> Sequence[str]:
-    """The default of `notes`: yes or no is all there is to say."""
-    return ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +37,7 @@ class ProbeAnswers:
 
     probes: Mapping[str, Callable[[], bool]]
     metrics: Callable[[], str]
-    notes: Callable[[], Sequence[str]] = no_notes
+    notes: Callable[[], Sequence[str]] = tuple  # none
 
 
 @asynccontextmanager

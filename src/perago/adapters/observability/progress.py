@@ -13,36 +13,27 @@ from typing import TYPE_CHECKING, TextIO, final
 
 from perago.ports.workspace import Phase, Progress
 
-LOGGER_NAME = "perago.progress"
+LOGGER = logging.getLogger("perago.progress")
 
 
 @final
 class ProgressLog(Progress):
     """Writes phases to a logger; warnings at the level of warnings."""
 
-    def __init__(self, logger: logging.Logger | None = None) -> None:
-        self._logger = logger if logger is not None else logging.getLogger(LOGGER_NAME)
-
     def phase(self, phase: Phase, facts: Mapping[str, object]) -> None:
         with contextlib.suppress(Exception):
             level = logging.WARNING if phase is Phase.WARNED else logging.INFO
-            self._logger.log(level, "%s", progress_line(phase, facts))
+            LOGGER.log(level, "%s", progress_line(phase, facts))
 
 
 def progress_line(phase: Phase, facts: Mapping[str, object]) -> str:
     """The JSON of one phase; facts that JSON does not know become text."""
-    line: dict[str, object] = {"phase": str(phase)}
-    for key, value in facts.items():
-        line[str(key)] = _plain(value)
-    return json.dumps(line, ensure_ascii=False)
-
-
-def _plain(value: object) -> object:
-    """The value as JSON; what JSON cannot carry, such as a NaN or a path, as its text."""
+    line = {"phase": str(phase), **facts}
     try:
-        return json.loads(json.dumps(value, allow_nan=False))
-    except (TypeError, ValueError, RecursionError):
-        return _text(value)
+        return json.dumps(line, ensure_ascii=False, allow_nan=False, default=_text)
+    except (TypeError, ValueError, RecursionError):  # a NaN, a key that is no text, a circle
+        shown = {str(key): _text(value) for key, value in line.items()}
+        return json.dumps(shown, ensure_ascii=False)
 
 
 def _text(value: object) -> str:
@@ -53,8 +44,7 @@ def _text(value: object) -> str:
 
 
 if TYPE_CHECKING:
-    from rich.progress import Progress as Bars
-    from rich.progress import TaskID
+    from rich import progress as rich_progress
 
 _WORDS = {"down": "download", "up": "upload"}
 
@@ -65,8 +55,8 @@ class TransferBar(Progress):
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self._stream = stream if stream is not None else sys.stderr
-        self._bars: Bars | None = None
-        self._tasks: dict[str, TaskID] = {}
+        self._bars: rich_progress.Progress | None = None
+        self._tasks: dict[str, rich_progress.TaskID] = {}
         self._lock = Lock()
 
     def phase(self, phase: Phase, facts: Mapping[str, object]) -> None:
@@ -100,25 +90,18 @@ class TransferBar(Progress):
         note += f", {skipped} unchanged" if skipped else ""
         bars.update(task, completed=float(str(facts["bytes"])), note=note)
 
-    def _started(self) -> "Bars":
-        from rich.console import Console  # noqa: PLC0415 - only where there is a terminal
-        from rich.progress import (  # noqa: PLC0415 - as above
-            BarColumn,
-            DownloadColumn,
-            TextColumn,
-            TimeRemainingColumn,
-            TransferSpeedColumn,
-        )
-        from rich.progress import Progress as Bars  # noqa: PLC0415 - as above
+    def _started(self) -> "rich_progress.Progress":
+        from rich import console  # noqa: PLC0415 - only where there is a terminal
+        from rich import progress as rich_progress  # noqa: PLC0415 - as above
 
-        self._bars = Bars(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            DownloadColumn(),
-            TransferSpeedColumn(),
-            TimeRemainingColumn(),
-            TextColumn("{task.fields[note]}"),
-            console=Console(file=self._stream),
+        self._bars = rich_progress.Progress(
+            rich_progress.TextColumn("{task.description}"),
+            rich_progress.BarColumn(),
+            rich_progress.DownloadColumn(),
+            rich_progress.TransferSpeedColumn(),
+            rich_progress.TimeRemainingColumn(),
+            rich_progress.TextColumn("{task.fields[note]}"),
+            console=console.Console(file=self._stream),
         )
         self._bars.start()
         return self._bars

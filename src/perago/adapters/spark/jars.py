@@ -29,8 +29,33 @@ PYSPARK_MINIMUM = 4  # the commit protocol is compiled for the Scala 2.13 of Spa
 # hadoop-aws asks for the whole SDK, one jar of 686 MB. Three modules of this version are enough for
 # S3A of Hadoop 3.5.0 and have 19 MB in all.
 AWS_SDK = "2.35.4"
+AWS = "software.amazon.awssdk"
+HOME = "SPARK_HOME"
+SOURCE = Path(__file__).parent / "java" / "PrivateBranchCommitProtocol.java"
+PROTOCOL_JAR = "perago-commit-protocol.jar"
+COMMIT_PROTOCOL = "org.perago.spark.PrivateBranchCommitProtocol"
+# Spark's own default, and what holds anything that opens lakeFS.
+REDACTED = r"(?i)secret|password|token|access[.]?key"
+
+SESSION_OPTIONS: Mapping[str, str] = {
+    # The page listens on every address of the machine, and shows options and queries.
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.redaction.regex": REDACTED,
+    "spark.sql.redaction.options.regex": f"(?i)url|{REDACTED.removeprefix('(?i)')}",
+    # Losers of a speculation are harmless, but a path that is read back in the same body could
+    # show one for a moment.
+    "spark.speculation": "false",
+    # Else the same task writes other timestamps on a machine of another zone.
+    "spark.sql.session.timeZone": "UTC",
+    # Over TCP the last word of every Python task waits 40 ms for an acknowledgement.
+    "spark.python.unix.domain.socket.enabled": "true",
+}
 _JAR = re.compile(r"(?P<name>.+?)-(?P<version>\d[\w.]*)\.jar")
 _SCALA_JAR = re.compile(r".+_(?P<scala>2\.\d+)-\d.*\.jar")
+# Java 8 and older call themselves 1.8: the number behind the 1 is the one that is compared.
+_VERSION = re.compile(r'version "(?:1\.)?(\d+)')
+_RELEASE = re.compile(r'^JAVA_VERSION="(?:1\.)?(\d+)', re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,12 +120,6 @@ def _named(jar: str) -> tuple[str, str]:
     return (jar, "") if found is None else (found["name"], found["version"])
 
 
-# Java 8 and older call themselves 1.8: the number behind the 1 is the one that is compared.
-_VERSION = re.compile(r'version "(?:1\.)?(\d+)')
-HOME = "SPARK_HOME"
-_RELEASE = re.compile(r'^JAVA_VERSION="(?:1\.)?(\d+)', re.MULTILINE)
-
-
 def require_pyspark() -> None:
     """Refuse to go on where pyspark cannot be imported."""
     if importlib.util.find_spec("pyspark") is None:
@@ -160,26 +179,6 @@ def java_version() -> int | None:
     return int(found[1]) if found else None
 
 
-COMMIT_PROTOCOL = "org.perago.spark.PrivateBranchCommitProtocol"
-# Spark's own default, and what holds anything that opens lakeFS.
-REDACTED = r"(?i)secret|password|token|access[.]?key"
-
-SESSION_OPTIONS: Mapping[str, str] = {
-    # The page listens on every address of the machine, and shows options and queries.
-    "spark.ui.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",
-    "spark.redaction.regex": REDACTED,
-    "spark.sql.redaction.options.regex": f"(?i)url|{REDACTED.removeprefix('(?i)')}",
-    # Losers of a speculation are harmless, but a path that is read back in the same body could
-    # show one for a moment.
-    "spark.speculation": "false",
-    # Else the same task writes other timestamps on a machine of another zone.
-    "spark.sql.session.timeZone": "UTC",
-    # Over TCP the last word of every Python task waits 40 ms for an acknowledgement.
-    "spark.python.unix.domain.socket.enabled": "true",
-}
-
-
 def session_options(
     given: Mapping[str, str], *, jars: str, has_commit_protocol: bool
 ) -> dict[str, str]:
@@ -224,14 +223,6 @@ def named_jars(options: Mapping[str, str]) -> set[str]:
     return {path.rpartition("/")[2] for path in options.get("spark.jars", "").split(",")} - {""}
 
 
-def is_secret_option(name: str) -> bool:
-    """Whether an option holds a key."""
-    return name.endswith((".secret.key", ".access.key"))
-
-
-SOURCE = Path(__file__).parent / "java" / "PrivateBranchCommitProtocol.java"
-
-
 def compile_protocol(target: Path) -> None:
     """Write the jar with the classes of the one source file."""
     from pyspark.java_gateway import launch_gateway  # noqa: PLC0415 - half a second
@@ -250,10 +241,6 @@ def compile_protocol(target: Path) -> None:
     with zipfile.ZipFile(target, "w") as jar:
         for name, code in sorted(classes.items()):
             jar.writestr(name.replace(".", "/") + ".class", code)
-
-
-AWS = "software.amazon.awssdk"
-PROTOCOL_JAR = "perago-commit-protocol.jar"
 
 
 def found_jars(cache: Path | None = None) -> list[Path]:
@@ -330,19 +317,19 @@ def _retrieve(directory: Path, settings: Path | None) -> None:
 
 
 def _ivy_module() -> str:
-    hadoop = read_facts().hadoop
-    wanted = [("org.apache.hadoop", "hadoop-aws", hadoop)]
+    wanted = [("org.apache.hadoop", "hadoop-aws", read_facts().hadoop)]
     wanted += [(AWS, name, AWS_SDK) for name in ("s3", "s3-transfer-manager", "sts")]
-    return "\n".join(_ivy_lines(wanted))
-
-
-def _ivy_lines(wanted: Iterable[tuple[str, str, str]]) -> Iterable[str]:
-    yield '<ivy-module version="2.0">'
-    yield '<info organisation="perago" module="spark"/>'
-    yield '<configurations><conf name="default"/></configurations><dependencies>'
-    for group, name, revision in wanted:
-        yield (
-            f"<dependency org={quoteattr(group)} name={quoteattr(name)} "
-            f'rev={quoteattr(revision)} conf="default->default"/>'
-        )
-    yield f'<exclude org={quoteattr(AWS)} module="bundle"/></dependencies></ivy-module>'
+    dependencies = [
+        f"<dependency org={quoteattr(group)} name={quoteattr(name)} "
+        f'rev={quoteattr(revision)} conf="default->default"/>'
+        for group, name, revision in wanted
+    ]
+    return "\n".join(
+        [
+            '<ivy-module version="2.0">',
+            '<info organisation="perago" module="spark"/>',
+            '<configurations><conf name="default"/></configurations><dependencies>',
+            *dependencies,
+            f'<exclude org={quoteattr(AWS)} module="bundle"/></dependencies></ivy-module>',
+        ]
+    )

@@ -2,23 +2,21 @@
 
 A part runs wherever Spark puts it, beside other parts, and Spark may run it again. It owns the
 event loop of its own thread. Which parts there are, and what becomes of their rows, is decided by
-the jobs (`down_jobs`, `plan_jobs`, `up_jobs`).
+the jobs (`workspace_pipeline` and `plan`).
 """
 
 import asyncio
 import os
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar, cast, final
 
 from perago.adapters.workspace.changes import lost_workspace, refuse_name, scan
-from perago.adapters.workspace.disk import md5_of_file, name_rules
+from perago.adapters.workspace.disk import md5_of_file
 from perago.adapters.workspace.inventory import business_entries, name_clash, refuse_unsafe_name
 from perago.adapters.workspace.staging import Staging, check_entry
-from perago.domain.errors import ReadOnlyWorkspaceError, SparkPathError
-from perago.domain.key_ranges import LAST_CHARACTER, KeyRange
+from perago.domain.key_ranges import LAST_CHARACTER, KeyRange, NextKey
 from perago.domain.paths import NameRules, folded_name, listing_prefix, object_path
 from perago.domain.sync_plan import (
     FileFacts,
@@ -28,25 +26,22 @@ from perago.domain.sync_plan import (
     PlacedFile,
     PlanKind,
     PlannedChange,
-    ReadFile,
-    SeenChange,
     SyncPlan,
-    WrittenBatch,
     batched,
 )
 from perago.ports.asking import pages
 from perago.ports.errors import disk_errors
-from perago.ports.lakefs import Commits
+from perago.ports.installations import LakeFSInstallation
+from perago.ports.lakefs import Change
 from perago.ports.objects import (
     LIST_AMOUNT_MAX,
     Fetched,
     FetchOrder,
     ObjectEntry,
-    ObjectPage,
     Objects,
-    ObjectTransport,
 )
-from perago.ports.workspace import SparkRoots, StagingArea, WorkspaceSource
+from perago.ports.system import Concurrency
+from perago.ports.workspace import StagingArea, TransferCounts, WorkspaceSource
 
 # One transfer is at most this long, because its orders are in memory. Between two transfers the
 # server has nothing to do, so it is not shorter.
@@ -63,12 +58,13 @@ Listed = TypeVar("Listed")
 
 
 @final
-class PartDown:
-    """Lists and fetches; holds nothing of any workspace."""
+class PartWork:
+    """What an executor asks of one lakeFS; holds nothing of any workspace or attempt."""
 
-    def __init__(self, objects: Objects, transport: ObjectTransport) -> None:
-        self._objects = objects
-        self._transport = transport
+    def __init__(self, lakefs: LakeFSInstallation, concurrency: Concurrency) -> None:
+        self._objects, self._commits = lakefs.objects, lakefs.commits
+        self._transport = lakefs.transport(concurrency)
+        self._staging = Staging(self._objects, self._commits, self._transport, concurrency)
 
     def list_range(
         self, source: WorkspaceSource, rules: NameRules | None, part: KeyRange
@@ -81,20 +77,8 @@ class PartDown:
         """
         with asyncio.Runner() as runner:
             previous = ""
-            checks = rules is not None
-            above = runner.run(self._files_before(source, part.after)) if checks else []
-            listed = pages(
-                lambda after: self._objects.list_page(
-                    source.repository,
-                    source.commit,
-                    prefix=listing_prefix(source.prefix),
-                    after=after,
-                ),
-                after=part.after,
-                upto=part.upto,
-            )
-            for page in _each(runner, listed):
-                mine = [entry for entry in page.entries if part.holds(entry.path)]
+            above = [] if rules is None else runner.run(self._files_before(source, part.after))
+            for mine in _each(runner, entries_of(self._objects, source, part)):
                 for relative, entry in business_entries(source.prefix, mine):
                     if rules is not None:
                         refuse_unsafe_name(source.repository, relative, rules)
@@ -144,81 +128,17 @@ class PartDown:
                     for row, one in zip(batch, fetched, strict=True):
                         yield _placed(f"{directory}/", made, row, one)
 
-
-@final
-class PartScan:
-    """Looks and reads; changes nothing."""
-
-    def rules(self, directory: Path) -> NameRules:
-        """What the disk of a directory can tell apart and hold."""
-        with disk_errors(directory):
-            return name_rules(directory)
-
-    def identity(self, directory: Path) -> tuple[int, int]:
-        """By what a directory is known again; raises when there is none."""
-        try:
-            status = directory.lstat()
-        except OSError as error:
-            raise lost_workspace(directory) from error
-        return status.st_dev, status.st_ino
-
-    def refuse_another(self, directory: Path, identity: tuple[int, int]) -> None:
-        """Raise unless a directory is still the one with this identity."""
-        if self.identity(directory) != identity:
-            raise lost_workspace(directory)
-
-    def folders(self, directory: Path, wanted: int) -> list[Folder]:
-        """Cut a directory into folders that are looked through apart, about as many as wanted.
-
-        Keeps folders only, however many files stand beside them. The scan refuses links.
-        """
-        cut: list[Folder] = []
-        pending = [""]
-        with disk_errors(directory):
-            while pending and len(cut) + len(pending) < wanted:
-                below: list[str] = []
-                for folder in pending:
-                    cut.append(Folder(folder, is_deep=False))
-                    below.extend(_folders_in(directory, folder))
-                pending = below
-        return [*cut, *(Folder(folder, is_deep=True) for folder in pending)]
-
-    def look(self, directory: Path, folder: Folder) -> Iterator[FoundFile]:
-        """Every file of a folder with its stamp."""
-        with disk_errors(directory):
-            for file in scan(directory, folder.path, is_deep=folder.is_deep):
-                yield FoundFile(file.path, *file.stamp)
-
-    def read(self, directory: Path, prefix: str, rows: Iterable[ReadFile]) -> Iterator[ReadFile]:
-        """Hash suspects; a name that may not be staged is refused."""
-        for row in rows:
-            refuse_name(prefix, row.path)
-            file = directory / row.path
-            with disk_errors(file):
-                yield row._replace(md5=md5_of_file(file), size=file.lstat().st_size)
-
-
-@final
-class PartUp:
-    """Writes, lists changes and checks; holds nothing of any attempt."""
-
-    def __init__(self, objects: Objects, commits: Commits, staging: Staging) -> None:
-        self._objects = objects
-        self._commits = commits
-        self._staging = staging
-
     def write(
         self, directory: Path, area: StagingArea, changes: Iterable[PlannedChange]
-    ) -> Iterator[WrittenBatch]:
+    ) -> Iterator[TransferCounts]:
         """Bring changes onto the staging branch, some at a time."""
         with asyncio.Runner() as runner:
             for batch in batched(changes, WRITTEN_AT_ONCE):
                 known = {row.path: _entry_of(row) for row in batch if row.content_type is not None}
                 plan = _plan_of(batch)
-                counts = runner.run(self._staging.write(directory, known.get, plan, area))
-                yield WrittenBatch(counts.objects, counts.bytes, counts.reused, counts.requests)
+                yield runner.run(self._staging.write(directory, known.get, plan, area))
 
-    def changes(self, area: StagingArea, part: KeyRange) -> Iterator[SeenChange]:
+    def changes(self, area: StagingArea, part: KeyRange) -> Iterator[Change]:
         """The uncommitted paths of one range."""
         with asyncio.Runner() as runner:
             listed = pages(
@@ -229,9 +149,7 @@ class PartUp:
                 upto=part.upto,
             )
             for page in _each(runner, listed):
-                for change in page.changes:
-                    if part.holds(change.path):
-                        yield SeenChange(change.path, change.kind.value)
+                yield from (change for change in page.changes if part.holds(change.path))
 
     def check(self, area: StagingArea, rows: Iterable[PlannedChange]) -> None:
         """Raise for the first object that is not as written; the rows are in order of path.
@@ -241,10 +159,18 @@ class PartUp:
         """
         amount = FIRST_AMOUNT
         with asyncio.Runner() as runner:
-            wanted = _wanted(area.prefix, rows)
+            wanted = ((object_path(area.prefix, row.path), _facts(row)) for row in rows)
             path, facts = next(wanted, ("", None))
             while facts is not None:
-                page = runner.run(self._page(area, path, amount))
+                page = runner.run(
+                    self._objects.list_page(
+                        area.staged.repository,
+                        area.staged.branch,
+                        prefix="",
+                        after=_just_before(path),
+                        amount=amount,
+                    )
+                )
                 found = {entry.path: entry for entry in page.entries}
                 last = page.entries[-1].path if page.entries and page.more else LAST_CHARACTER
                 hits = 0
@@ -253,16 +179,40 @@ class PartUp:
                         check_entry(area, facts, found[path])
                     hits += 1
                     path, facts = next(wanted, ("", None))
-                amount = _next_amount(amount, hits)
+                wider = min(LIST_AMOUNT_MAX, amount * AMOUNT_FACTOR)
+                amount = wider if hits > 1 else max(1, amount // AMOUNT_FACTOR)
 
-    async def _page(self, area: StagingArea, path: str, amount: int) -> ObjectPage:
-        return await self._objects.list_page(
-            area.staged.repository,
-            area.staged.branch,
-            prefix="",
-            after=_just_before(path),
-            amount=amount,
+
+async def entries_of(
+    objects: Objects, source: WorkspaceSource, part: KeyRange
+) -> AsyncIterator[list[ObjectEntry]]:
+    """The objects of one range of keys, page by page."""
+    prefix = listing_prefix(source.prefix)
+    listed = pages(
+        lambda after: objects.list_page(
+            source.repository, source.commit, prefix=prefix, after=after
+        ),
+        after=part.after,
+        upto=part.upto,
+    )
+    async for page in listed:
+        yield [entry for entry in page.entries if part.holds(entry.path)]
+
+
+def key_finder(objects: Objects, source: WorkspaceSource) -> NextKey:
+    """Asks for the first key of a listing after a text."""
+
+    async def next_key(after: str) -> str | None:
+        page = await objects.list_page(
+            source.repository,
+            source.commit,
+            prefix=listing_prefix(source.prefix),
+            after=after,
+            amount=1,
         )
+        return page.entries[0].path if page.entries else None
+
+    return next_key
 
 
 def _each(runner: asyncio.Runner, listed: AsyncIterator[Listed]) -> Iterator[Listed]:
@@ -275,17 +225,49 @@ def _each(runner: asyncio.Runner, listed: AsyncIterator[Listed]) -> Iterator[Lis
         yield page
 
 
-@dataclass(frozen=True, slots=True)
-class PartWork:
-    """Everything an executor can be asked for, on one lakeFS."""
-
-    down: PartDown
-    scan: PartScan
-    up: PartUp
-
-
 OpenPartWork = Callable[[], PartWork]
 """Gives the work of this process, the same one every time; it must survive pickling."""
+
+
+def workspace_identity(directory: Path) -> tuple[int, int]:
+    """By what a directory is known again; raises when there is none."""
+    try:
+        status = directory.lstat()
+    except OSError as error:
+        raise lost_workspace(directory) from error
+    return status.st_dev, status.st_ino
+
+
+def folders_of(directory: Path, wanted: int) -> list[Folder]:
+    """Cut a directory into folders that are looked through apart, about as many as wanted.
+
+    Keeps folders only, however many files stand beside them. The scan refuses links.
+    """
+    cut: list[Folder] = []
+    pending = [""]
+    with disk_errors(directory):
+        while pending and len(cut) + len(pending) < wanted:
+            below: list[str] = []
+            for folder in pending:
+                cut.append(Folder(folder, is_deep=False))
+                below.extend(_folders_in(directory, folder))
+            pending = below
+    return [*cut, *(Folder(folder, is_deep=True) for folder in pending)]
+
+
+def files_of(directory: Path, folder: Folder) -> Iterator[FoundFile]:
+    """Every file of a folder with its stamp."""
+    with disk_errors(directory):
+        for file in scan(directory, folder.path, is_deep=folder.is_deep):
+            yield FoundFile(file.path, *file.stamp)
+
+
+def content_of(directory: Path, prefix: str, path: str) -> tuple[str, int]:
+    """MD5 and size of a file; a name that may not be staged is refused."""
+    refuse_name(prefix, path)
+    file = directory / path
+    with disk_errors(file):
+        return md5_of_file(file), file.lstat().st_size
 
 
 def _listed(
@@ -352,12 +334,6 @@ def _folders_in(directory: Path, folder: str) -> Iterator[str]:
                 yield outer + entry.name
 
 
-def _next_amount(amount: int, hits: int) -> int:
-    if hits > 1:
-        return min(LIST_AMOUNT_MAX, amount * AMOUNT_FACTOR)
-    return max(1, amount // AMOUNT_FACTOR)
-
-
 def _just_before(path: str) -> str:
     """A text before a path with hardly anything between the two."""
     code = ord(path[-1]) - 1
@@ -366,11 +342,6 @@ def _just_before(path: str) -> str:
     if code in _SURROGATES:
         code = _SURROGATES.start - 1
     return f"{path[:-1]}{chr(code)}{LAST_CHARACTER}"
-
-
-def _wanted(prefix: str, rows: Iterable[PlannedChange]) -> Iterator[tuple[str, FileFacts]]:
-    for row in rows:
-        yield object_path(prefix, row.path), _facts(row)
 
 
 def _plan_of(batch: list[PlannedChange]) -> SyncPlan:
@@ -396,34 +367,3 @@ def _entry_of(row: PlannedChange) -> ObjectEntry:
         content_type=row.content_type or "",
         metadata=row.metadata or {},
     )
-
-
-def input_uri(roots: SparkRoots, path: str) -> str:
-    """What Spark opens at the input commit."""
-    return f"{roots.input_root}{listing_prefix(roots.prefix)}{_inside(path)}"
-
-
-def output_uri(roots: SparkRoots, path: str) -> str:
-    """What Spark opens on the private branch."""
-    inside = _inside(path)
-    if roots.output_root is None:
-        raise ReadOnlyWorkspaceError(path)
-    return f"{roots.output_root}{listing_prefix(roots.prefix)}{inside}"
-
-
-def _inside(path: str) -> str:
-    """A trailing slash is fine; everything that could lead out is not.
-
-    Hadoop reads what stands before a colon in the first segment as a scheme, such as `file:`. No
-    object may have a backslash in its name (`name_problem`).
-    """
-    stripped = path.rstrip("/")
-    segments = stripped.split("/")
-    if (
-        not stripped
-        or "\\" in path
-        or ":" in segments[0]
-        or not {"", ".", ".."}.isdisjoint(segments)
-    ):
-        raise SparkPathError(path)
-    return stripped

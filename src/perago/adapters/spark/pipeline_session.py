@@ -3,26 +3,31 @@
 Each step that has frames works in a session of its own on the context of the process. An error that
 is not a refusal of ours becomes `UnavailableError`, or `OutcomeUnknownError` where the step writes.
 `PipelineState` is the folder with the inventory, the index, the changes and the plan of one
-workspace.
+workspace; `listing_folder` makes one for a listing, which belongs to no workspace.
 """
 
+import fcntl
 import hashlib
 import itertools
 import os
 import shutil
-from collections.abc import Callable
-from contextlib import suppress
+import tempfile
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from threading import Event
 from typing import Any, TypeVar, final
 
 from perago.adapters.spark.parts import OpenPartWork
+from perago.adapters.spark.rows import gathered, with_problem
 from perago.adapters.spark.session import SparkConfiguration, first_line, process_session
 from perago.domain.errors import PeragoError
 from perago.ports.errors import OutcomeUnknownError, ServiceError, UnavailableError
 from perago.ports.system import Concurrency
 
 Answer = TypeVar("Answer")
+Row = TypeVar("Row")
 _groups = itertools.count(1)
 
 # Ranges of a listing differ in weight. With one part a core, the heaviest part is the time of the
@@ -36,8 +41,8 @@ BYTES_PER_PART_MIN = 64 * 1024**2
 # its beginning: larger parts lose more.
 ROWS_PER_PART = 20_000
 BYTES_PER_PART = 8 * 1024**3
-# Comparing moves no bytes, so a part may have more rows. Fewer parts make the join less wide.
-ROWS_PER_COMPARED_PART = 250_000
+OWNER = ".workspace"  # ends the name of the file that says whose tables a folder has
+LISTING = ".listing-"  # begins the name of the folder of a listing, which its process locks
 # How wide a join is, is known beforehand; to find it out costs a job for each stage.
 OPTIONS = {"spark.sql.adaptive.enabled": "false"}
 
@@ -82,8 +87,18 @@ class PipelineSession:
         small = max(-(-rows // ROWS_PER_PART_MIN), -(-size // BYTES_PER_PART_MIN))
         return max(1, min(small, -(-wanted // self.cores) * self.cores))
 
-    def spread(self, items: list[Any], work: Callable[[Any], Any], parts: int = 0) -> Any:  # noqa: ANN401 - an RDD
-        """The rows that executors make of each item, neighbours in one part.
+    def spread(
+        self,
+        items: list[Any],
+        work: Callable[[Any], Iterator[Any]],
+        kind: type[Row],
+        parts: int = 0,
+    ) -> list[Row]:
+        """The rows that executors make of each item, neighbours in one part; raises a problem."""
+        return gathered(self.lazily(items, partial(with_problem, work), parts), kind)
+
+    def lazily(self, items: list[Any], work: Callable[[Any], Iterator[Any]], parts: int = 0) -> Any:  # noqa: ANN401 - an RDD
+        """Such rows for another job, which takes each problem as a row.
 
         Cancelling ends the jobs that run; that none follows them is decided here.
         """
@@ -91,14 +106,6 @@ class PipelineSession:
             raise UnavailableError("this step of the workspace was cancelled")
         wanted = max(1, min(len(items), parts or self.parts))
         return self._base.sparkContext.parallelize(items, wanted).flatMap(work)
-
-    def parts_to_compare(self, rows: int) -> int:
-        """How many parts compare so many rows; the same parts read the files that may differ."""
-        return max(self.cores, rows // ROWS_PER_COMPARED_PART)
-
-    def join_in_parts(self, parts: int) -> None:
-        """Set how many parts the joins of this session have."""
-        self.session.conf.set("spark.sql.shuffle.partitions", str(parts))
 
 
 @final
@@ -155,9 +162,6 @@ def no_answer(description: str, error: Exception, *, changes_lakefs: bool) -> Se
     return kind(f"Spark could not {description}: {first_line(error)}")
 
 
-OWNER = "workspace"  # the file that says whose tables a folder has; a sweep reads it
-
-
 @final
 class PipelineState:
     """The tables of one workspace."""
@@ -167,39 +171,21 @@ class PipelineState:
         self._root = root
         self._directory = directory
         self.folder = root / f"{directory.name}-{digest}"
-
-    @property
-    def inventory(self) -> Path:
-        """What the commit holds."""
-        return self.folder / "inventory"
-
-    @property
-    def index(self) -> Path:
-        """What was materialised."""
-        return self.folder / "index"
-
-    @property
-    def changes(self) -> Path:
-        """What the comparison found, in no order."""
-        return self.folder / "changes"
-
-    @property
-    def plan(self) -> Path:
-        """What has to move."""
-        return self.folder / "plan"
-
-    @property
-    def incoming(self) -> Path:
-        """Where objects arrive, as long as objects may."""
-        return self.folder / "incoming"
+        self._owner = root / f"{self.folder.name}{OWNER}"
+        self.inventory = self.folder / "inventory"  # what the commit holds
+        self.index = self.folder / "index"  # what was materialised
+        self.changes = self.folder / "changes"  # what the comparison found, in no order
+        self.plan = self.folder / "plan"  # what has to move
+        self.incoming = self.folder / "incoming"  # where objects arrive, as long as objects may
 
     def create(self) -> None:
         """Make room, and remove what belongs to workspaces that are no more."""
         self._root.mkdir(parents=True, exist_ok=True)
         _sweep(self._root)  # first, so that the space of dead workspaces is free
         self.remove()
+        # Before the folder, because a sweep finds by it what a process leaves that dies here.
+        self._owner.write_text(os.fspath(self._directory), encoding="utf-8")
         self.incoming.mkdir(parents=True)
-        (self.folder / OWNER).write_text(os.fspath(self._directory), encoding="utf-8")
 
     def empty(self, folder: Path) -> None:
         """Make room for a table that may have been written before."""
@@ -214,10 +200,55 @@ class PipelineState:
     def remove(self) -> None:
         """Forget all of it."""
         shutil.rmtree(self.folder, ignore_errors=True)
+        with suppress(OSError):
+            self._owner.unlink()
+
+
+def listing_folder(root: Path) -> tuple[Path, Callable[[], None]]:
+    """A folder for the table of a listing, and what removes it.
+
+    If this process dies, its lock on the folder ends, and the next sweep removes it.
+    """
+    root.mkdir(parents=True, exist_ok=True)
+    _sweep(root)
+    with _locked(root):  # or a sweep might come before the lock on the folder
+        folder = Path(tempfile.mkdtemp(dir=root, prefix=LISTING))
+        lock = _opened(folder)
+        fcntl.flock(lock, fcntl.LOCK_EX)
+
+    def remove() -> None:
+        shutil.rmtree(folder, ignore_errors=True)
+        os.close(lock)
+
+    return folder, remove
 
 
 def _sweep(root: Path) -> None:
-    for owner in root.glob(f"*/{OWNER}"):
+    for owner in root.glob(f"*{OWNER}"):
         with suppress(OSError):  # another worker sweeps the same folder
             if not Path(owner.read_text(encoding="utf-8")).exists():
-                shutil.rmtree(owner.parent, ignore_errors=True)
+                shutil.rmtree(owner.with_suffix(""), ignore_errors=True)
+                owner.unlink()
+    with _locked(root):
+        for folder in root.glob(f"{LISTING}*"):
+            with suppress(OSError):  # its process lives
+                lock = _opened(folder)
+                try:
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    shutil.rmtree(folder, ignore_errors=True)
+                finally:
+                    os.close(lock)
+
+
+@contextmanager
+def _locked(folder: Path) -> Generator[None]:
+    lock = _opened(folder)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(lock)
+
+
+def _opened(folder: Path) -> int:
+    return os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

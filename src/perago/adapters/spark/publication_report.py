@@ -6,16 +6,17 @@ the history of a branch says of publications.
 """
 
 import asyncio
-import hashlib
 import tempfile
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from perago.adapters.spark.parts import entries_of, key_finder
 from perago.adapters.spark.session import SparkConfiguration, process_session
+from perago.adapters.workspace.disk import md5_of_file
 from perago.domain.commit_metadata import (
     CONFIRM,
     EXECUTION_ID,
@@ -28,23 +29,27 @@ from perago.domain.commit_metadata import (
     TRY,
 )
 from perago.domain.key_ranges import KeyRange, cut_keys
-from perago.domain.logical_execution import CommitId, CommitRecord, RepositoryId
-from perago.domain.paths import md5_of_checksum
-from perago.ports.asking import pages
+from perago.domain.lakefs import CommitId, CommitRecord
+from perago.domain.paths import listing_prefix, md5_of_checksum
 from perago.ports.errors import DamagedObjectError, ServiceError
 from perago.ports.installations import LakeFSInstallation
 from perago.ports.objects import ObjectEntry, Objects
+from perago.ports.workspace import WorkspaceSource
 
 # Ranges are cut by names and say nothing of bytes: with one a core, the heaviest would be the time
 # of the whole job.
 RANGES_PER_CORE = 4
 DAMAGED_SHOWN_MAX = 20  # a screen; the report has all of them
-READ_CHUNK = 1024 * 1024  # bounds the memory, whatever the size of the object
 # Downloads of one range at a time: they wait for the server most of the time, and each has a file
 # on the executor's disk until it is compared.
 SIDE_BY_SIDE = 8
 SCHEMA = "path string, size long, checksum string, found_size long, found_md5 string, state string"
 SOUND, UNCHECKED = "sound", "size only"
+HISTORY_COMMITS_MAX = 1_000_000  # the driver holds all of them, so there has to be an end
+REPORT_SCHEMA = (
+    "commit string, day string, task string, workflow string, policy string, retried boolean, "
+    "replaced boolean, execution string, staged string"
+)
 
 OpenLakeFS = Callable[[], LakeFSInstallation]
 Row = tuple[str, int, str, int, str, str]
@@ -62,74 +67,53 @@ class Verified:
     report: str
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
-    """Which objects are read."""
-
-    repository: RepositoryId
-    commit: CommitId
-    prefix: str
-
-
 def verify_objects(
-    configuration: SparkConfiguration, open_lakefs: OpenLakeFS, target: Target, report: str
+    configuration: SparkConfiguration, open_lakefs: OpenLakeFS, source: WorkspaceSource, report: str
 ) -> Verified:
     """Run the job; `open_lakefs` travels to the executors, which ask the server themselves."""
     session = process_session(configuration, needs_s3a=False)
     cores = session.sparkContext.defaultParallelism
-    ranges = asyncio.run(_cut(open_lakefs, target, cores * RANGES_PER_CORE))
+    ranges = asyncio.run(_cut(open_lakefs, source, cores * RANGES_PER_CORE))
     rows = session.sparkContext.parallelize(ranges, len(ranges)).flatMap(
-        partial(_check_range, open_lakefs, target)
+        partial(_check_range, open_lakefs, source)
     )
     session.createDataFrame(rows, SCHEMA).write.mode("overwrite").parquet(report)
     return _summary(session, report)
 
 
 def _summary(session: Any, report: str) -> Verified:  # noqa: ANN401 - a pyspark session
-    from pyspark.sql.functions import count  # noqa: PLC0415 - half a second
-    from pyspark.sql.functions import sum as total  # noqa: PLC0415 - half a second
-
     table = session.read.parquet(report)
-    grouped = table.groupBy("state").agg(count("*").alias("objects"), total("size").alias("bytes"))
-    counts = {row["state"]: (row["objects"], row["bytes"]) for row in grouped.collect()}
-    bad = table.where(~table.state.isin(SOUND, UNCHECKED)).orderBy("path")
-    shown = tuple(
-        f"{row['path']}: {row['state']}" for row in bad.limit(DAMAGED_SHOWN_MAX).collect()
-    )
+    grouped = table.groupBy("state").agg({"*": "count", "size": "sum"}).collect()
+    counts = {row["state"]: (row["count(1)"], row["sum(size)"]) for row in grouped}
     fine = {SOUND, UNCHECKED}
+    bad = table.where(~table.state.isin(*fine)).orderBy("path").limit(DAMAGED_SHOWN_MAX).collect()
     return Verified(
         objects=sum(count for count, _ in counts.values()),
         bytes=sum(size for _, size in counts.values()),
         damaged=sum(count for state, (count, _) in counts.items() if state not in fine),
         size_only=counts.get(UNCHECKED, (0, 0))[0],
-        shown=shown,
+        shown=tuple(f"{row['path']}: {row['state']}" for row in bad),
         report=report,
     )
 
 
-async def _cut(open_lakefs: OpenLakeFS, target: Target, wanted: int) -> list[KeyRange]:
+async def _cut(open_lakefs: OpenLakeFS, source: WorkspaceSource, wanted: int) -> list[KeyRange]:
     lakefs = open_lakefs()
-
-    async def next_key(after: str) -> str | None:
-        page = await lakefs.objects.list_page(
-            target.repository, target.commit, prefix=target.prefix, after=after, amount=1
-        )
-        return page.entries[0].path if page.entries else None
-
     try:
-        return await cut_keys(next_key, target.prefix, wanted)
+        prefix = listing_prefix(source.prefix)
+        return await cut_keys(key_finder(lakefs.objects, source), prefix, wanted)
     finally:
         await lakefs.close()
 
 
-def _check_range(open_lakefs: OpenLakeFS, target: Target, part: KeyRange) -> Iterator[Row]:
+def _check_range(open_lakefs: OpenLakeFS, source: WorkspaceSource, part: KeyRange) -> Iterator[Row]:
     """One range on one executor: page by page, some objects side by side."""
     with tempfile.TemporaryDirectory(prefix="perago-verify-") as scratch:
-        yield from asyncio.run(_checked(open_lakefs, target, part, Path(scratch)))
+        yield from asyncio.run(_checked(open_lakefs, source, part, Path(scratch)))
 
 
 async def _checked(
-    open_lakefs: OpenLakeFS, target: Target, part: KeyRange, scratch: Path
+    open_lakefs: OpenLakeFS, source: WorkspaceSource, part: KeyRange, scratch: Path
 ) -> list[Row]:
     lakefs = open_lakefs()
     rows: list[Row] = []
@@ -137,33 +121,21 @@ async def _checked(
 
     async def check(number: int, entry: ObjectEntry) -> Row:
         async with gate:
-            return await _check_object(lakefs.objects, target, entry, scratch / str(number))
+            return await _check_object(lakefs.objects, source, entry, scratch / str(number))
 
     try:
-        async for page in _pages(lakefs.objects, target, part):
+        async for page in entries_of(lakefs.objects, source, part):
             rows += await asyncio.gather(*(check(*each) for each in enumerate(page)))
     finally:
         await lakefs.close()
     return rows
 
 
-async def _pages(
-    objects: Objects, target: Target, part: KeyRange
-) -> AsyncIterator[Iterable[ObjectEntry]]:
-    listed = pages(
-        lambda after: objects.list_page(
-            target.repository, target.commit, prefix=target.prefix, after=after
-        ),
-        after=part.after,
-        upto=part.upto,
-    )
-    async for page in listed:
-        yield [entry for entry in page.entries if part.holds(entry.path)]
-
-
-async def _check_object(objects: Objects, target: Target, entry: ObjectEntry, folder: Path) -> Row:
+async def _check_object(
+    objects: Objects, source: WorkspaceSource, entry: ObjectEntry, folder: Path
+) -> Row:
     try:
-        await objects.download(target.repository, target.commit, entry.path, folder)
+        await objects.download(source.repository, source.commit, entry.path, folder)
     except DamagedObjectError as error:
         return entry.path, entry.size, entry.checksum, -1, "", f"damaged: {error}"
     except ServiceError as error:
@@ -182,21 +154,10 @@ def _state(entry: ObjectEntry, size: int, md5: str) -> str:
     return SOUND if stated == md5 else f"expected MD5 {stated}, found {md5}"
 
 
-def _read(folder: Path) -> tuple[int, str]:
-    digest, size = hashlib.md5(usedforsecurity=False), 0
-    with folder.open("rb") as file:
-        while chunk := file.read(READ_CHUNK):
-            digest.update(chunk)
-            size += len(chunk)
-    folder.unlink()
-    return size, digest.hexdigest()
-
-
-HISTORY_COMMITS_MAX = 1_000_000  # the driver holds all of them, so there has to be an end
-REPORT_SCHEMA = (
-    "commit string, day string, task string, workflow string, policy string, retried boolean, "
-    "replaced boolean, execution string, staged string"
-)
+def _read(file: Path) -> tuple[int, str]:
+    found = file.stat().st_size, md5_of_file(file)
+    file.unlink()
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +169,7 @@ class ReportedPublications:
 
 
 def report_publications(
-    configuration: SparkConfiguration, open_lakefs: OpenLakeFS, target: Target
+    configuration: SparkConfiguration, open_lakefs: OpenLakeFS, source: WorkspaceSource
 ) -> ReportedPublications:
     """Run the job.
 
@@ -217,46 +178,36 @@ def report_publications(
     under `lineage`, by relocation under `head-parent`, which leaves the staged commit itself.
     """
     session = process_session(configuration, needs_s3a=False)
-    history = asyncio.run(_history(open_lakefs, target))
+    history = asyncio.run(_history(open_lakefs, source))
     rows = [row for record in history if (row := publication_row(record)) is not None]
     if not rows:
         return ReportedPublications((), len(history))
     slices = session.sparkContext.defaultParallelism
     staged = session.sparkContext.parallelize(rows, slices).mapPartitions(
-        partial(_with_stager, open_lakefs, target)
+        partial(_with_stager, open_lakefs, source)
     )
     table = session.createDataFrame(staged, f"{REPORT_SCHEMA}, adopted boolean")
     return ReportedPublications(_counted(table), len(history))
 
 
 def _counted(table: Any) -> tuple[tuple[str, str, str, int, int, int, int], ...]:  # noqa: ANN401
-    from pyspark.sql.functions import count  # noqa: PLC0415 - half a second
-    from pyspark.sql.functions import sum as total  # noqa: PLC0415 - half a second
+    from pyspark.sql.functions import expr  # noqa: PLC0415 - half a second
 
-    counted = table.selectExpr(
-        "task",
-        "day",
-        "policy",
-        "cast(retried as int) as retried",
-        "cast(adopted as int) as adopted",
-        "cast(replaced as int) as replaced",
-    )
-    grouped = counted.groupBy("task", "day", "policy").agg(
-        count("*"), total("retried"), total("adopted"), total("replaced")
-    )
+    sums = (expr(f"count_if({name})") for name in ("retried", "adopted", "replaced"))
+    grouped = table.groupBy("task", "day", "policy").agg(expr("count(*)"), *sums)
     return tuple(sorted(tuple(row) for row in grouped.collect()))
 
 
-async def _history(open_lakefs: OpenLakeFS, target: Target) -> tuple[CommitRecord, ...]:
+async def _history(open_lakefs: OpenLakeFS, source: WorkspaceSource) -> tuple[CommitRecord, ...]:
     """First parents down to the root."""
     lakefs = open_lakefs()
     try:
-        head = await lakefs.commits.read(target.repository, target.commit)
+        head = await lakefs.commits.read(source.repository, source.commit)
         if not head.parents:
             return (head,)
         # A goal above the start is never met, so that the walk runs to the root.
         walk = await lakefs.commits.first_parents(
-            target.repository, head.parents[0], head.commit, commits_max=HISTORY_COMMITS_MAX
+            source.repository, head.parents[0], head.commit, commits_max=HISTORY_COMMITS_MAX
         )
         return (head, *walk.commits)
     finally:
@@ -283,27 +234,29 @@ def publication_row(record: CommitRecord) -> tuple[object, ...] | None:
 
 
 def _with_stager(
-    open_lakefs: OpenLakeFS, target: Target, rows: Iterable[tuple[Any, ...]]
+    open_lakefs: OpenLakeFS, source: WorkspaceSource, rows: Iterable[tuple[Any, ...]]
 ) -> Iterator[tuple[Any, ...]]:
     """Runs on an executor: whether another execution staged what was published."""
 
     async def read() -> list[tuple[Any, ...]]:
         lakefs = open_lakefs()
         try:
-            return [(*row, await was_adopted(lakefs, target, row)) for row in rows]
+            return [(*row, await was_adopted(lakefs, source, row)) for row in rows]
         finally:
             await lakefs.close()
 
     yield from asyncio.run(read())
 
 
-async def was_adopted(lakefs: LakeFSInstallation, target: Target, row: tuple[object, ...]) -> bool:
+async def was_adopted(
+    lakefs: LakeFSInstallation, source: WorkspaceSource, row: tuple[object, ...]
+) -> bool:
     """Whether another execution had staged what a publication's row says it published."""
     execution, staged = str(row[-2]), str(row[-1])
     if not staged:
         return False
     try:
-        record = await lakefs.commits.read(target.repository, CommitId(staged))
+        record = await lakefs.commits.read(source.repository, CommitId(staged))
     except ServiceError:
         return False  # garbage collection took the staged commit
     return record.metadata.get(EXECUTION_ID, execution) != execution

@@ -2,7 +2,7 @@
 
 `ManifestRows` is a collection that reads its file each time it is iterated. `write_rows` makes a
 file visible only when it is whole, because Spark may run the same part twice. `ending_with_problem`
-brings an error of a part to the driver as a value. `WorkspaceReader` reads with relative paths.
+brings an error of a part to the driver as a value.
 """
 
 import importlib
@@ -11,14 +11,33 @@ import secrets
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar, cast, final
+from typing import Any, Generic, NamedTuple, TypeVar, cast, final
 
 from perago.domain.errors import PeragoError
 from perago.domain.sync_plan import ListedObject, PlacedFile, PlannedChange
 from perago.ports.errors import ServiceError, UnavailableError, WorkspaceLostError
 
 Row = TypeVar("Row")
+Ending = TypeVar("Ending")
 Line = Mapping[str, object]
+OURS = "perago."  # only these modules are imported by the name that an executor sent
+# The first files of a part are small, so that few objects keep every core busy, too. The largest
+# are one part of `pipeline_session`: ROWS_PER_PART and BYTES_PER_PART.
+ROWS_FIRST, ROWS_MAX = 1_250, 20_000
+BYTES_FIRST, BYTES_MAX = 64 * 1024**2, 8 * 1024**3
+# A tab stands on both sides of every value and nowhere else, so that a line can be cut by tabs.
+BOUNDS = 2
+# Rows hold no cycles, and looking for them costs time for each row.
+_encode = json.JSONEncoder(separators=("\t,", ":\t"), check_circular=False).encode
+_decode = json.JSONDecoder().raw_decode
+_SAYS = "content_type string, metadata map<string,string>"
+COLUMNS: Mapping[type, str] = {
+    ListedObject: f"path string, checksum string, size long, {_SAYS}, folded string,"
+    " folders map<string,string>",
+    PlacedFile: f"path string, md5 string, size long, {_SAYS}",
+    PlannedChange: f"kind string, path string, md5 string, size long, source string, {_SAYS},"
+    " is_new boolean",
+}
 
 
 @final
@@ -43,9 +62,12 @@ class ManifestRows(Collection[Row], Generic[Row]):
     def __iter__(self) -> Iterator[Row]:
         if not self._count:
             return
-        for line in manifest_lines(self._folder):
-            if self._kind is None or line["kind"] == self._kind:
-                yield self._row_of(line)
+        if not self._folder.is_dir():
+            raise WorkspaceLostError(f"{self._folder} is gone, because its workspace was closed")
+        for part in sorted(self._folder.glob("part-*.json")):
+            for line in read_rows(self._folder, part.name):
+                if self._kind is None or line["kind"] == self._kind:
+                    yield self._row_of(line)
 
     def __contains__(self, row: object) -> bool:
         return any(each == row for each in self)
@@ -56,36 +78,19 @@ def path_of(line: Line) -> str:
     return cast("str", line["path"])
 
 
-def manifest_lines(folder: Path) -> Iterator[Line]:
-    """Every line of the parts of a manifest."""
-    if not folder.is_dir():
-        raise WorkspaceLostError(f"{folder} is gone, because its workspace was closed")
-    for part in sorted(folder.glob("part-*.json")):
-        with part.open(encoding="utf-8") as lines:
-            for line in lines:
-                yield cast("Line", json.loads(line))
-
-
-# The first files of a part are small, so that few objects keep every core busy, too. The largest
-# are one part of `pipeline_session`: ROWS_PER_PART and BYTES_PER_PART.
-ROWS_FIRST, ROWS_MAX = 1_250, 20_000
-BYTES_FIRST, BYTES_MAX = 64 * 1024**2, 8 * 1024**3
-
-# A tab stands on both sides of every value and nowhere else, so that a line can be cut by tabs.
-BOUNDS = 2
-# Rows hold no cycles, and looking for them costs time for each row.
-_encode = json.JSONEncoder(separators=("\t,", ":\t"), check_circular=False).encode
-_decode = json.JSONDecoder().raw_decode
-
-
 class KeptRows(NamedTuple):
-    """One file of rows about objects; a `problem` ends the step."""
+    """One file of rows about objects."""
 
     name: str
     objects: int = 0
     bytes: int = 0
     newest_ctime_ns: int = 0
-    problem: str | None = None
+
+
+class Problem(NamedTuple):
+    """The error of a part, as the last of its rows."""
+
+    text: str
 
 
 def file_name(*numbers: int) -> str:
@@ -135,58 +140,31 @@ def portions(rows: Iterable[ListedObject]) -> Iterator[Sequence[ListedObject]]:
         rows_max, bytes_max = min(2 * rows_max, ROWS_MAX), min(2 * bytes_max, BYTES_MAX)
 
 
-_SAYS = "content_type string, metadata map<string,string>"
-COLUMNS: Mapping[type, str] = {
-    ListedObject: f"path string, checksum string, size long, {_SAYS}, folded string,"
-    " folders map<string,string>",
-    PlacedFile: f"path string, md5 string, size long, {_SAYS}",
-    PlannedChange: f"kind string, path string, md5 string, size long, source string, {_SAYS},"
-    " is_new boolean",
-}
-
-
-def lines_of(session: Any, rows: Any) -> Any:  # noqa: ANN401 - pyspark stays inside
-    """A frame of lines that executors make, each as the only value of a row."""
-    return session.createDataFrame(rows, "value string", verifySchema=False)
-
-
-def lines(session: Any, folder: Path) -> Any:  # noqa: ANN401 - as above
-    """A frame of lines that were written."""
-    return session.read.text(folder.as_uri())
-
-
-def table(session: Any, folder: Path, kind: type) -> Any:  # noqa: ANN401 - as above
+def table(session: Any, folder: Path, kind: type) -> Any:  # noqa: ANN401 - pyspark stays inside
     """A frame of rows that were written."""
     return session.read.schema(COLUMNS[kind]).json(folder.as_uri())
 
 
-OURS = "perago."  # only these modules are imported by the name that an executor sent
+def gathered(rows: Any, kind: type[Row]) -> list[Row]:  # noqa: ANN401 - an RDD
+    """What every part yields, in order; raises the first problem."""
+    found: list[Row] = []
+    for row in rows.collect():
+        if isinstance(row, Problem):
+            raise unpacked(row.text)
+        assert isinstance(row, kind)
+        found.append(row)
+    return found
 
 
-class Said(Protocol):
-    """What a part says of itself."""
-
-    @property
-    def problem(self) -> str | None:
-        """Its error as a text."""
-        ...
-
-
-Sayings = TypeVar("Sayings", bound=Said)
-
-
-def gathered(rows: Any, kind: type[Sayings]) -> list[Sayings]:  # noqa: ANN401 - an RDD
-    """What every part said, in order; raises the first problem."""
-    said: list[Sayings] = rows.collect()
-    for one in said:
-        assert isinstance(one, kind)
-        if one.problem is not None:
-            raise unpacked(one.problem)
-    return said
-
-
-def ending_with_problem(rows: Iterator[Row], as_row: Callable[[str], Row]) -> Iterator[Row]:
+def with_problem(work: Callable[..., Iterator[Row]], *given: Any) -> Iterator[Row | Problem]:  # noqa: ANN401 - its arguments
     """The rows of a part; its error becomes the last one."""
+    return ending_with_problem(work(*given), Problem)
+
+
+def ending_with_problem(
+    rows: Iterator[Row], as_row: Callable[[str], Ending]
+) -> Iterator[Row | Ending]:
+    """Such rows; `as_row` makes the last one."""
     try:
         yield from rows
     except (ServiceError, PeragoError) as error:
@@ -221,55 +199,3 @@ def unpacked(problem: str) -> Exception:
     Exception.__init__(error, text)
     vars(error).update(facts)
     return error
-
-
-@final
-class WorkspaceReader:
-    """Options are passed on; paths are turned into URIs at the input commit."""
-
-    def __init__(self, reader: Any, uri: Callable[[str], str]) -> None:  # noqa: ANN401
-        self._reader = reader
-        self._uri = uri
-
-    def format(self, source: str) -> "WorkspaceReader":
-        """The format of `load`."""
-        return WorkspaceReader(self._reader.format(source), self._uri)
-
-    def schema(self, schema: Any) -> "WorkspaceReader":  # noqa: ANN401 - pyspark's
-        """The expected schema."""
-        return WorkspaceReader(self._reader.schema(schema), self._uri)
-
-    def option(self, key: str, value: Any) -> "WorkspaceReader":  # noqa: ANN401 - pyspark's
-        """One option of the format."""
-        return WorkspaceReader(self._reader.option(key, value), self._uri)
-
-    def options(self, **options: Any) -> "WorkspaceReader":  # noqa: ANN401 - pyspark's
-        """Options of the format."""
-        return WorkspaceReader(self._reader.options(**options), self._uri)
-
-    def load(self, path: str | Sequence[str], **options: Any) -> Any:  # noqa: ANN401
-        """Read what `format` said."""
-        return self._reader.load(self._uris(path), **options)
-
-    def parquet(self, *paths: str, **options: Any) -> Any:  # noqa: ANN401 - pyspark's
-        """Read Parquet."""
-        return self._reader.parquet(*map(self._uri, paths), **options)
-
-    def orc(self, path: str | Sequence[str], **options: Any) -> Any:  # noqa: ANN401 - pyspark's
-        """Read ORC."""
-        return self._reader.orc(self._uris(path), **options)
-
-    def json(self, path: str | Sequence[str], **options: Any) -> Any:  # noqa: ANN401 - pyspark's
-        """Read JSON lines."""
-        return self._reader.json(self._uris(path), **options)
-
-    def csv(self, path: str | Sequence[str], **options: Any) -> Any:  # noqa: ANN401 - pyspark's
-        """Read CSV."""
-        return self._reader.csv(self._uris(path), **options)
-
-    def text(self, path: str | Sequence[str], **options: Any) -> Any:  # noqa: ANN401 - pyspark's
-        """Read lines."""
-        return self._reader.text(self._uris(path), **options)
-
-    def _uris(self, path: str | Sequence[str]) -> str | list[str]:
-        return self._uri(path) if isinstance(path, str) else [self._uri(each) for each in path]

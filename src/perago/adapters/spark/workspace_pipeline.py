@@ -1,36 +1,53 @@
 """The workspace pipeline as Spark jobs: for workspaces that one process should not move.
 
 Workers and executors share the file system of the workspaces. The driver keeps totals and the
-paths of tables; listings, indexes and plans stay in the tables. Joins the jobs; each of them
-decides for itself.
+paths of tables; listings, indexes and plans stay in the tables. The jobs on the way down are here:
+listings are cut into ranges of keys and asked for by the executors. Those on the way up are in
+`plan`. `SizedPipeline` takes the local pipeline for workspaces that are small.
 """
 
-import shutil
-import tempfile
 import weakref
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from functools import partial
+from itertools import chain
 from pathlib import Path
-from typing import final
+from typing import Any, final
 
-from perago.adapters.spark.down_jobs import (
-    Index,
-    cut_listing,
-    fetch_files,
-    find_clash,
-    take_inventory,
+from perago.adapters.spark.parts import OpenPartWork, folders_of, key_finder, workspace_identity
+from perago.adapters.spark.pipeline_session import (
+    PipelineSession,
+    PipelineSessions,
+    PipelineState,
+    listing_folder,
 )
-from perago.adapters.spark.parts import OpenPartWork
-from perago.adapters.spark.pipeline_session import PipelineSession, PipelineSessions, PipelineState
-from perago.adapters.spark.plan_parts import WrittenPlan, compare, write_plan
-from perago.adapters.spark.rows import ManifestRows, path_of, table
+from perago.adapters.spark.plan import (
+    Index,
+    WrittenPlan,
+    check_branch,
+    compare,
+    write_changes,
+    write_plan,
+)
+from perago.adapters.spark.rows import (
+    KeptRows,
+    ManifestRows,
+    file_name,
+    path_of,
+    portions,
+    read_rows,
+    table,
+    write_rows,
+)
 from perago.adapters.spark.session import SparkConfiguration
-from perago.adapters.spark.up_jobs import check_branch, write_changes
-from perago.adapters.workspace.changes import unknown_workspace
+from perago.adapters.workspace.changes import lost_workspace, unknown_workspace
+from perago.adapters.workspace.disk import name_rules
 from perago.adapters.workspace.inventory import WorkspaceTooLargeError, name_clash
 from perago.adapters.workspace.pipeline import LocalWorkspacePipeline
-from perago.domain.key_ranges import KeyRange
-from perago.domain.sync_plan import ListedObject, SyncPlan
+from perago.domain.key_ranges import KeyRange, cut_keys
+from perago.domain.paths import NameRules, listing_prefix
+from perago.domain.sync_plan import ListedObject, SyncPlan, batched
+from perago.ports.errors import disk_errors
 from perago.ports.objects import Objects
 from perago.ports.system import Concurrency
 from perago.ports.workspace import (
@@ -41,6 +58,13 @@ from perago.ports.workspace import (
     WorkspaceSource,
 )
 
+# Parts are dealt out by weight. A small object costs its request and hardly its bytes (below 64 KiB
+# it costs less than a hand-over between threads, ADR 6), so each counts for that much in addition.
+BYTES_WORTH_AN_OBJECT = 64 * 1024
+# Rows of a file of the index: they are in memory until it is written. As many as a part has at most
+# (ROWS_PER_PART), so that a part is one file.
+PLACED_AT_ONCE = 20_000
+
 
 @dataclass(slots=True)
 class _Workspace:
@@ -50,6 +74,11 @@ class _Workspace:
     identity: tuple[int, int]
     index: Index
     written: WrittenPlan | None = None
+
+    def refuse_another(self, directory: Path) -> None:
+        """Raise unless a directory is still the one that was filled."""
+        if workspace_identity(directory) != self.identity:
+            raise lost_workspace(directory)
 
 
 @final
@@ -66,7 +95,6 @@ class SparkWorkspacePipeline(WorkspacePipeline):
         state_root: Path,
     ) -> None:
         self._objects = objects
-        self._open_work = open_work
         self._concurrency = concurrency
         self._sessions = PipelineSessions(configuration, open_work, concurrency)
         self._state_root = state_root
@@ -145,10 +173,10 @@ class SparkWorkspacePipeline(WorkspacePipeline):
         directory: Path,
         state: PipelineState,
     ) -> tuple[_Workspace, TransferCounts]:
-        work = self._open_work()
         state.create()
         try:
-            rules = work.scan.rules(directory)
+            with disk_errors(directory):
+                rules = name_rules(directory)
             inventory = take_inventory(session, source, ranges, state.inventory, rules)
             if rules.folds_case or rules.folds_unicode:
                 _refuse_folded_names(session, source, state)
@@ -162,27 +190,30 @@ class SparkWorkspacePipeline(WorkspacePipeline):
             bytes=index.bytes,
             requests=len(ranges) + index.objects,
         )
-        return _Workspace(state, work.scan.identity(directory), index), counts
+        return _Workspace(state, workspace_identity(directory), index), counts
 
     def _compare(
         self, session: PipelineSession, materialised: Materialised, workspace: _Workspace
     ) -> WrittenPlan:
-        scan, directory = self._open_work().scan, materialised.directory
-        scan.refuse_another(directory, workspace.identity)
-        folders = scan.folders(directory, session.parts)
+        directory = materialised.directory
+        workspace.refuse_another(directory)
+        folders = folders_of(directory, session.parts)
         compared = compare(session, workspace.index, directory, folders)
         plan = write_plan(session, materialised, workspace.index, compared, workspace.state)
-        scan.refuse_another(directory, workspace.identity)
+        workspace.refuse_another(directory)
         return plan
 
     def _list(
         self, session: PipelineSession, source: WorkspaceSource, ranges: list[KeyRange]
     ) -> Collection[str]:
-        self._state_root.mkdir(parents=True, exist_ok=True)
-        folder = Path(tempfile.mkdtemp(dir=self._state_root, prefix=".listing-"))
-        listed = take_inventory(session, source, ranges, folder / "paths", None)
+        folder, remove = listing_folder(self._state_root)
+        try:
+            listed = take_inventory(session, source, ranges, folder / "paths", None)
+        except BaseException:
+            remove()
+            raise
         paths = ManifestRows(folder / "paths", sum(part.objects for part in listed), path_of)
-        weakref.finalize(paths, shutil.rmtree, folder, ignore_errors=True)
+        weakref.finalize(paths, remove)
         return paths
 
     def _workspace(self, materialised: Materialised) -> _Workspace:
@@ -198,15 +229,6 @@ class SparkWorkspacePipeline(WorkspacePipeline):
         assert workspace.written is not None
         assert workspace.written.plan is plan, "the last plan made here"
         return workspace.state, workspace.written
-
-
-def _refuse_folded_names(
-    session: PipelineSession, source: WorkspaceSource, state: PipelineState
-) -> None:
-    """Raise for two names that the disk takes for one; only a join over all ranges finds them."""
-    clash = find_clash(table(session.session, state.inventory, ListedObject))
-    if clash is not None:
-        raise name_clash(source.repository, *clash)
 
 
 @final
@@ -263,3 +285,109 @@ class SizedPipeline(WorkspacePipeline):
 
     def _of(self, materialised: Materialised) -> WorkspacePipeline:
         return self._large if materialised.directory in self._by_large else self._local
+
+
+def _refuse_folded_names(
+    session: PipelineSession, source: WorkspaceSource, state: PipelineState
+) -> None:
+    """Raise for two names that the disk takes for one; only a join over all ranges finds them."""
+    clash = find_clash(table(session.session, state.inventory, ListedObject))
+    if clash is not None:
+        raise name_clash(source.repository, *clash)
+
+
+async def cut_listing(objects: Objects, source: WorkspaceSource, wanted: int) -> list[KeyRange]:
+    """Ranges of keys that are listed apart; one for what fits on a page."""
+    prefix = listing_prefix(source.prefix)
+    first = await objects.list_page(source.repository, source.commit, prefix=prefix)
+    if not first.more:
+        return [KeyRange("", None)]
+    return await cut_keys(key_finder(objects, source), prefix, wanted)
+
+
+def take_inventory(
+    session: PipelineSession,
+    source: WorkspaceSource,
+    ranges: list[KeyRange],
+    folder: Path,
+    rules: NameRules | None,
+) -> list[KeptRows]:
+    """List every range on the executors; with rules, names are checked by them."""
+    folder.mkdir(parents=True)
+    work = partial(_list_range, session.open_work, source, rules, folder)
+    return session.spread(list(enumerate(ranges)), work, KeptRows)
+
+
+def find_clash(inventory: Any) -> tuple[str, str] | None:  # noqa: ANN401 - a frame
+    """Two names that the disk takes for one, or None."""
+    names = inventory.select("path", "folded")
+    folders = inventory.selectExpr("explode(folders) AS (folder, folded)")
+    clashes = names.join(folders, "folded").selectExpr("path AS one", "folder AS other")
+    for frame, name in ((names, "path"), (folders.distinct(), "folder")):
+        least = f"min({name})"
+        twice = frame.groupBy("folded").agg({name: "min", "*": "count"}).where("`count(1)` > 1")
+        other = frame.join(twice, "folded").where(f"{name} <> `{least}`")
+        clashes = clashes.union(other.selectExpr(f"`{least}` AS one", f"{name} AS other"))
+    (found,) = clashes.selectExpr("min(struct(one, other)) AS first").collect()
+    return None if found["first"] is None else (found["first"]["one"], found["first"]["other"])
+
+
+def fetch_files(
+    session: PipelineSession,
+    source: WorkspaceSource,
+    inventory: list[KeptRows],
+    directory: Path,
+    state: PipelineState,
+) -> Index:
+    """Bring every object of the inventory to its file; the table of stamps is the index."""
+    state.index.mkdir()
+    parts = session.parts_for(
+        sum(part.objects for part in inventory), sum(part.bytes for part in inventory)
+    )
+    largest_first = sorted(inventory, key=_weight, reverse=True)
+    dealt = [hand for hand in (largest_first[start::parts] for start in range(parts)) if hand]
+    work = partial(_fetch, session.open_work, source, directory, state)
+    names = [[part.name for part in hand] for hand in dealt]
+    placed = session.spread(names, work, KeptRows, len(names))
+    return Index(
+        state.index,
+        sum(part.objects for part in placed),
+        sum(part.bytes for part in placed),
+        max((part.newest_ctime_ns for part in placed), default=0),
+    )
+
+
+def _weight(part: KeptRows) -> int:
+    return part.bytes + part.objects * BYTES_WORTH_AN_OBJECT
+
+
+def _list_range(
+    open_work: OpenPartWork,
+    source: WorkspaceSource,
+    rules: NameRules | None,
+    folder: Path,
+    numbered: tuple[int, KeyRange],
+) -> Iterator[KeptRows]:
+    number, part = numbered
+    rows = open_work().list_range(source, rules, part)
+    for count, portion in enumerate(portions(rows)):
+        name = file_name(number, count)
+        write_rows(folder, name, portion)
+        yield KeptRows(name, len(portion), sum(row.size for row in portion))
+
+
+def _fetch(
+    open_work: OpenPartWork,
+    source: WorkspaceSource,
+    directory: Path,
+    state: PipelineState,
+    names: list[str],
+) -> Iterator[KeptRows]:
+    lines = chain.from_iterable(read_rows(state.inventory, name) for name in names)
+    rows = (ListedObject(**line) for line in lines)
+    placed = open_work().fetch(source, directory, state.incoming, rows)
+    for count, portion in enumerate(batched(placed, PLACED_AT_ONCE)):
+        name = f"{count}-{names[0]}"
+        write_rows(state.index, name, portion)
+        newest = max(row.ctime_ns for row in portion)
+        yield KeptRows(name, len(portion), sum(row.size for row in portion), newest)

@@ -7,9 +7,10 @@ import socket
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
 from typing import TypeVar, final
+from weakref import WeakValueDictionary
 
 from perago.domain.attempt import ExecutionId
 from perago.domain.names import CHANCE_BITS, execution_id_at
@@ -53,7 +54,8 @@ class AsyncioConcurrency(Concurrency):
 
     def __init__(self, *, threads_max: int = BLOCKING_THREADS_MAX) -> None:
         self._threads = ThreadPoolExecutor(threads_max, thread_name_prefix="perago-blocking")
-        self._turns: dict[str, _Turn] = {}
+        # A lock stays as long as a task holds it or waits for it.
+        self._turns = WeakValueDictionary[str, asyncio.Lock]()
 
     async def together(self, first: Awaitable[A], second: Awaitable[B]) -> tuple[A, B]:
         one, two = asyncio.ensure_future(first), asyncio.ensure_future(second)
@@ -92,9 +94,6 @@ class AsyncioConcurrency(Concurrency):
             raise failures[0]
         return [answers[position] for position in range(len(items))]
 
-    def turn(self, name: str) -> AbstractAsyncContextManager[None]:
-        return self._take_turn(name)
-
     async def blocking(self, work: Callable[[], A], *, abandon: Callable[[], None] = nothing) -> A:
         answer = asyncio.get_running_loop().run_in_executor(self._threads, work)
         try:
@@ -113,25 +112,10 @@ class AsyncioConcurrency(Concurrency):
         self._threads.shutdown(wait=True)
 
     @asynccontextmanager
-    async def _take_turn(self, name: str) -> AsyncGenerator[None]:
-        turn = self._turns.setdefault(name, _Turn())
-        turn.wanted += 1
-        try:
-            async with turn.lock:
-                yield
-        finally:
-            turn.wanted -= 1
-            if turn.wanted == 0:
-                del self._turns[name]
-
-
-@final
-class _Turn:
-    """The lock of one name, kept as long as a task holds it or waits for it."""
-
-    def __init__(self) -> None:
-        self.lock = asyncio.Lock()
-        self.wanted = 0
+    async def turn(self, name: str) -> AsyncGenerator[None]:
+        lock = self._turns.setdefault(name, asyncio.Lock())
+        async with lock:
+            yield
 
 
 @final

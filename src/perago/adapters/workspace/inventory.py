@@ -15,7 +15,7 @@ from typing import cast, final
 
 from perago.adapters.workspace.cache import CacheStore, CacheUnusableError
 from perago.domain import paths
-from perago.domain.logical_execution import NO_METADATA, CommitId
+from perago.domain.lakefs import NO_METADATA, CommitId
 from perago.ports.errors import MissingError, RequestRefusedError, UnsafeNameError
 from perago.ports.lakefs import ChangeKind, ChangePage, Commits
 from perago.ports.objects import LIST_AMOUNT_MAX, ObjectEntry, ObjectPage, Objects

@@ -12,8 +12,8 @@ from pathlib import Path
 from threading import Event, Lock
 from typing import final
 
+from perago.adapters.workspace import changes
 from perago.adapters.workspace.cache import BYTES_MAX_DEFAULT, CacheStore, ContentCache, Filled
-from perago.adapters.workspace.changes import WorkspaceIndex, compare, unknown_workspace
 from perago.adapters.workspace.disk import name_rules
 from perago.adapters.workspace.inventory import (
     Inventories,
@@ -22,7 +22,6 @@ from perago.adapters.workspace.inventory import (
     refuse_unsafe_names,
     take_inventory,
 )
-from perago.adapters.workspace.kept_index import describe_workspace, reopen_workspace
 from perago.adapters.workspace.staging import Staging
 from perago.domain.sync_plan import SyncPlan
 from perago.ports.errors import disk_errors
@@ -96,7 +95,7 @@ class LocalWorkspacePipeline(WorkspacePipeline):
         manifests = None if cache is None else cache.manifests
         self._inventories = Inventories(objects, commits, concurrency, manifests)
         self._staging = Staging(objects, commits, transport, concurrency)
-        self._indexes: dict[Path, WorkspaceIndex] = {}
+        self._indexes: dict[Path, changes.WorkspaceIndex] = {}
 
     def refuse_more_than(self, objects_max: int) -> None:
         """Raise WorkspaceTooLargeError for larger workspaces, before anything moves."""
@@ -116,7 +115,7 @@ class LocalWorkspacePipeline(WorkspacePipeline):
             self._from_cache(here, given_up), self._fetch(source, absent, cached=len(here))
         )
         fetched = [*first, *await self._fetch(source, filled.missing)]
-        index = WorkspaceIndex(directory, [*filled.fetched, *fetched])
+        index = changes.WorkspaceIndex(directory, [*filled.fetched, *fetched])
         await self._remember(source, inventory, fetched)
         # Last, because an attempt that is cancelled before has nothing to forget.
         self._indexes[directory] = index
@@ -129,8 +128,8 @@ class LocalWorkspacePipeline(WorkspacePipeline):
         return Materialised(source, directory, counts)
 
     async def plan(self, materialised: Materialised) -> SyncPlan:
-        index, prefix = self._index(materialised), materialised.source.prefix
-        return await compare(self._concurrency, index, materialised.directory, prefix)
+        prefix = materialised.source.prefix
+        return await changes.compare(self._concurrency, self._index(materialised), prefix)
 
     async def transfer(
         self, materialised: Materialised, plan: SyncPlan, area: StagingArea
@@ -155,20 +154,21 @@ class LocalWorkspacePipeline(WorkspacePipeline):
         self._indexes.pop(materialised.directory, None)
 
     async def describe(self, materialised: Materialised) -> str:
-        index = self._index(materialised)
-        return await describe_workspace(self._concurrency, materialised.directory, index)
+        return await changes.describe_workspace(self._concurrency, self._index(materialised))
 
     async def reopen(
         self, source: WorkspaceSource, directory: Path, described: str
     ) -> Materialised:
-        index = await self._concurrency.blocking(lambda: reopen_workspace(directory, described))
+        index = await self._concurrency.blocking(
+            lambda: changes.reopen_workspace(directory, described)
+        )
         self._indexes[directory] = index
         return Materialised(source, directory, TransferCounts(objects=len(index.files)))
 
-    def _index(self, materialised: Materialised) -> WorkspaceIndex:
+    def _index(self, materialised: Materialised) -> changes.WorkspaceIndex:
         index = self._indexes.get(materialised.directory)
         if index is None:
-            raise unknown_workspace(materialised.directory)
+            raise changes.unknown_workspace(materialised.directory)
         return index
 
     async def _parted(

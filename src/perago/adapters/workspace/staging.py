@@ -1,9 +1,9 @@
 """A plan onto its staging branch, and the branch against the plan.
 
 Uploads, copies on the server and deletions go side by side. Afterwards the branch is asked: first
-for its uncommitted paths, then for the objects that were written. `LocalDirectoryUploads` brings
-checkpoints onto a branch. It reads every byte of a directory each time, because its files are
-copies, whose stamps do not say whether the originals were written since.
+for its uncommitted paths, then for the objects that were written. `bring` is for checkpoints. It
+reads every byte of a directory each time, because its files are copies, whose stamps do not say
+whether the originals were written since.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -13,7 +13,7 @@ from typing import final
 
 from perago.adapters.workspace.changes import hashed_files, refuse_name, scan
 from perago.domain.key_ranges import ListingWindow, windows
-from perago.domain.logical_execution import NO_METADATA
+from perago.domain.lakefs import NO_METADATA
 from perago.domain.paths import listing_prefix, md5_of_checksum, object_path, relative_path
 from perago.domain.sync_plan import FileFacts, SyncPlan, batched, plan_sync
 from perago.ports.asking import pages
@@ -38,14 +38,17 @@ from perago.ports.workspace import DirectoryUploads, StagingArea, TransferCounts
 COPIES_AT_ONCE = 16
 WINDOWS_AT_ONCE = 8  # fewer than copies: each answer has up to a thousand entries
 DELETIONS_AT_ONCE = 4  # each is a thousand paths, which keep the server busy by themselves
+# For checkpoints: beside a task function that needs the processors itself. One would make a
+# checkpoint of some gigabytes take longer than the interval.
+HASHING_THREADS_MAX = 2
 
 EntryOf = Callable[[str], ObjectEntry | None]
 """The object that a file was when it was materialised; None for a new file."""
 
 
 @final
-class Staging:
-    """Writes plans and checks what was written; holds nothing of any attempt."""
+class Staging(DirectoryUploads):
+    """Writes plans and whole directories, and checks plans; holds nothing of any attempt."""
 
     def __init__(
         self,
@@ -133,6 +136,42 @@ class Staging:
             self._concurrency.each(asked, check_window, at_most=WINDOWS_AT_ONCE),
         )
 
+    async def held(self, area: StagingArea) -> Mapping[str, FileFacts]:
+        staged = area.staged
+        listed = pages(
+            lambda after: self._objects.list_page(
+                staged.repository, staged.branch, prefix=listing_prefix(area.prefix), after=after
+            )
+        )
+        found: dict[str, FileFacts] = {}
+        async for page in listed:
+            for entry in page.entries:
+                path = relative_path(area.prefix, entry.path)
+                if path:
+                    # A checksum that is no MD5 differs from every file, so that file is sent again.
+                    checksum = md5_of_checksum(entry.checksum) or entry.checksum
+                    found[path] = FileFacts(path, checksum, entry.size)
+        return found
+
+    async def bring(
+        self, directory: Path, held: Mapping[str, FileFacts], area: StagingArea
+    ) -> tuple[Mapping[str, FileFacts], TransferCounts]:
+        with disk_errors(directory):
+            files = await self._concurrency.blocking(lambda: list(scan(directory)))
+        for file in files:
+            refuse_name(area.prefix, file.path)
+        found = await hashed_files(
+            self._concurrency, directory, files, threads_max=HASHING_THREADS_MAX
+        )
+        plan = plan_sync(held, found)
+        # Never copied on the server: the source of a copy may be what this very plan overwrites,
+        # because `held` is what the branch shows now and no commit.
+        moved = tuple(facts for facts, _ in plan.copy)
+        plan = replace(plan, upload=(*plan.upload, *moved), copy=())
+        counts = await self.write(directory, lambda _: None, plan, area)
+        unchanged = len(found) - len(plan.upload)
+        return found, replace(counts, reused=unchanged)
+
     async def _check_paths(self, expected: Mapping[str, ChangeKind], area: StagingArea) -> None:
         staged = area.staged
         listed = pages(
@@ -199,60 +238,3 @@ def difference(area: StagingArea, path: str, expected: object, found: object) ->
         f"staging branch {area.staged.branch} is not what was planned at {path!r}: expected"
         f" {expected or 'no change'}, found {found or 'no change'}; nothing was published"
     )
-
-
-# Beside a task function that needs the processors itself. One would make a checkpoint of some
-# gigabytes take longer than the interval.
-HASHING_THREADS_MAX = 2
-
-
-@final
-class LocalDirectoryUploads(DirectoryUploads):
-    """Directories of this host."""
-
-    def __init__(
-        self,
-        objects: Objects,
-        commits: Commits,
-        transport: ObjectTransport,
-        concurrency: Concurrency,
-    ) -> None:
-        self._objects = objects
-        self._concurrency = concurrency
-        self._staging = Staging(objects, commits, transport, concurrency)
-
-    async def held(self, area: StagingArea) -> Mapping[str, FileFacts]:
-        staged = area.staged
-        listed = pages(
-            lambda after: self._objects.list_page(
-                staged.repository, staged.branch, prefix=listing_prefix(area.prefix), after=after
-            )
-        )
-        found: dict[str, FileFacts] = {}
-        async for page in listed:
-            for entry in page.entries:
-                path = relative_path(area.prefix, entry.path)
-                if path:
-                    # A checksum that is no MD5 differs from every file, so that file is sent again.
-                    checksum = md5_of_checksum(entry.checksum) or entry.checksum
-                    found[path] = FileFacts(path, checksum, entry.size)
-        return found
-
-    async def bring(
-        self, directory: Path, held: Mapping[str, FileFacts], area: StagingArea
-    ) -> tuple[Mapping[str, FileFacts], TransferCounts]:
-        with disk_errors(directory):
-            files = await self._concurrency.blocking(lambda: list(scan(directory)))
-        for file in files:
-            refuse_name(area.prefix, file.path)
-        found = await hashed_files(
-            self._concurrency, directory, files, threads_max=HASHING_THREADS_MAX
-        )
-        plan = plan_sync(held, found)
-        # Never copied on the server: the source of a copy may be what this very plan overwrites,
-        # because `held` is what the branch shows now and no commit.
-        moved = tuple(facts for facts, _ in plan.copy)
-        plan = replace(plan, upload=(*plan.upload, *moved), copy=())
-        counts = await self._staging.write(directory, lambda _: None, plan, area)
-        unchanged = len(found) - len(plan.upload)
-        return found, replace(counts, reused=unchanged)

@@ -18,26 +18,15 @@ from perago.app.attempt.stage import (
     refuse_unless_on_input,
 )
 from perago.app.authoring.envelope import check_stored_result
-from perago.domain.commit_metadata import (
-    INPUT_REF,
-    LOGICAL_EXECUTION_KEY,
-    NOOP,
-    RESULT_PARTS,
-    STAGING_BRANCH,
-)
+from perago.domain import commit_metadata as metadata
 from perago.domain.errors import (
     OUTCOME_UNKNOWN,
     OutcomeUnknownAtDeadlineError,
     PublicationRefusedError,
     PublishFenceError,
 )
-from perago.domain.logical_execution import (
-    BranchName,
-    CommitId,
-    CommitRecord,
-    StagedReference,
-    decision_tag,
-)
+from perago.domain.lakefs import BranchName, CommitId, CommitRecord, StagedReference
+from perago.domain.logical_execution import decision_tag
 from perago.domain.outcome import join_result
 from perago.ports.errors import OutcomeUnknownError, ServiceError, TagExistsError, UnavailableError
 from perago.ports.workspace import Phase
@@ -119,7 +108,7 @@ async def read_decision(
     """
     workspace = target.workspace
     record = await ports.lakefs.commits.read(workspace.repository, commit)
-    expected = {LOGICAL_EXECUTION_KEY: target.key or "", INPUT_REF: workspace.ref}
+    expected = {metadata.LOGICAL_EXECUTION_KEY: target.key or "", metadata.INPUT_REF: workspace.ref}
     for name, value in expected.items():
         found = record.metadata.get(name, "nothing")
         if found != value:
@@ -136,7 +125,7 @@ async def _believe(
 ) -> None:
     """Raise, without a retry, unless an attempt of this task may have staged this commit."""
     workspace, commit = target.workspace, record.commit
-    branch = record.metadata.get(STAGING_BRANCH, "")
+    branch = record.metadata.get(metadata.STAGING_BRANCH, "")
     try:
         refuse_foreign_branch(attempt.row, commit, branch)
         await ports.concurrency.together(
@@ -169,16 +158,16 @@ async def decision_of(
     """
     repository = target.workspace.repository
     below: tuple[CommitRecord, ...] = ()
-    if RESULT_PARTS in record.metadata:
+    if metadata.RESULT_PARTS in record.metadata:
         walk = await ports.lakefs.commits.first_parents(
             repository, record.commit, input_ref, commits_max=STAGED_COMMITS_MAX
         )
         below = walk.above[1:]
-    branch = BranchName(record.metadata.get(STAGING_BRANCH, ""))
+    branch = BranchName(record.metadata.get(metadata.STAGING_BRANCH, ""))
     result = join_result(record.metadata, [piece.metadata for piece in below])
     check_stored_result(attempt.task, result)
     return SettledDecision(
         staged=StagedReference(repository, branch, record.commit),
-        noop=record.metadata.get(NOOP) == "true",
+        noop=record.metadata.get(metadata.NOOP) == "true",
         result=result,
     )

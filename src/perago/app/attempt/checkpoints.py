@@ -28,7 +28,7 @@ from perago.domain.checkpoints import (
 )
 from perago.domain.commit_metadata import commit_message
 from perago.domain.errors import BodyFailedError
-from perago.domain.logical_execution import BranchName, CommitId
+from perago.domain.lakefs import BranchName, CommitId
 from perago.domain.sync_plan import FileFacts
 from perago.ports.errors import BranchExistsError, DamagedObjectError, MissingError, ServiceError
 from perago.ports.lakefs import CommitRequest

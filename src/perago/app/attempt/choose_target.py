@@ -1,39 +1,25 @@
 """Before anything moves: which policy applies here, and was this execution decided already?"""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from functools import partial
+from typing import TypeAlias
 
 from perago.app.attempt.context import Attempt, AttemptPorts, Target
 from perago.app.attempt.patience import LAKEFS
-from perago.app.authoring.workspace_spec import WorkspaceSpec
-from perago.domain.attempt import AttemptSnapshot, Stale, compare_wide, merge_timeout_seconds
+from perago.domain import logical_execution as keys
+from perago.domain.attempt import AttemptSnapshot, Stale, compare_wide
 from perago.domain.checkpoints import checkpoint_branches_of_chain
 from perago.domain.errors import FenceNotTrustedError, StaleAttemptError
 from perago.domain.fence import FenceState, SeenFence
-from perago.domain.logical_execution import (
-    AttemptMark,
-    CommitId,
-    CommitRecord,
-    Epoch,
-    ExecutionInput,
-    LogicalExecutionKey,
-    RepositoryId,
-    TagName,
-    Unsealed,
-    WorkspaceReference,
-    attempt_mark_tag,
-    attempt_marks_of_task,
-    chain_hash,
-    decision_tag,
-    decision_tags_of_chain,
-    execution_key,
-    find_epoch,
-    mark_of,
-    parse_attempt_mark,
-    retry_chain,
+from perago.domain.lakefs import CommitId, CommitRecord, RepositoryId, TagName, WorkspaceReference
+from perago.domain.policy import (
+    SHAPES,
+    Level,
+    PolicyRefusal,
+    PolicySetting,
+    choose_level,
+    may_decide_by_tag,
 )
-from perago.domain.policy import SHAPES, Level, PolicyRefusal, choose_level, may_decide_by_tag
 from perago.domain.publication import Isolation
 from perago.ports.asking import pages
 from perago.ports.errors import OutcomeUnknownError, TagExistsError, UnavailableError
@@ -56,22 +42,14 @@ NO_PREDECESSOR = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Earlier:
-    """What earlier attempts decided: for this very key, and for other inputs of its chain."""
-
-    key: LogicalExecutionKey | None = None
-    decided: CommitId | None = None
-    others: tuple[TagRecord, ...] = ()
+Decisions: TypeAlias = tuple[keys.LogicalExecutionKey | None, CommitId | None, Sequence[TagRecord]]
+"""The key of an execution, what was decided for it, and the decisions for other inputs."""
+NO_DECISIONS: Decisions = None, None, ()
 
 
 async def choose_target(
-    ports: AttemptPorts,
-    attempt: Attempt,
-    workspace: WorkspaceReference,
-    spec: WorkspaceSpec,
-    params: object,
-) -> tuple[Target, Earlier]:
+    ports: AttemptPorts, attempt: Attempt, workspace: WorkspaceReference
+) -> Target:
     """Check the input, look at its fence and for earlier decisions, and choose the level.
 
     Nothing is written before the input is known to be a commit, because a tag or a canary on a
@@ -81,36 +59,36 @@ async def choose_target(
 
     Raises FenceNotTrustedError when the setting relies on a fence that does not work.
     """
-    lakefs = ports.lakefs
+    lakefs, spec = ports.lakefs, attempt.spec
     record, file = await ports.concurrency.together(
         lakefs.known.check(workspace, ports.concurrency, writes=True),
         lakefs.trust.file(workspace.repository, workspace.ref),
     )
-    fence, earlier = file.state, Earlier()
+    fence, decisions = file.state, NO_DECISIONS
     if fence is not FenceState.ABSENT:
-        given = ExecutionInput(workspace, spec.prefix, params)
-        fence, earlier = await ports.concurrency.together(
+        given = keys.ExecutionInput(workspace, spec.prefix, attempt.params)
+        fence, decisions = await ports.concurrency.together(
             prove(ports, workspace, file), _look_for_decisions(ports, attempt, given, record)
         )
-    level = _level(attempt, workspace, fence, earlier.decided)
+    key, decided, others = decisions
+    level = require_level(attempt.publication, fence, workspace, decided=decided is not None)
     isolation = Isolation(spec.isolation)
     if isolation not in level.shape.isolations:
         needed = " or ".join(each for each, one in SHAPES.items() if isolation in one.isolations)
         text = f'isolation="{isolation}" needs policy {needed}, the level in force is {level}'
         command = f"perago fence install {workspace.repository} {workspace.branch}"
         raise FenceNotTrustedError(f"{text}; run `{command}`", terminal=True)
-    ports.progress.phase(Phase.POLICY, _facts(level, fence, earlier.key))
-    seconds = merge_timeout_seconds(attempt.budget)
+    ports.progress.phase(Phase.POLICY, {"level": level, "fence": fence, "execution_key": key})
+    seconds = attempt.effect_seconds
     if isolation is Isolation.PREFIX and seconds < PREFIX_BUDGET_SECONDS_MIN:
         text = 'the publish budget is short for isolation="prefix": losing a race takes longer'
         facts = {"warning": text, "seconds": seconds, "expected": PREFIX_BUDGET_SECONDS_MIN}
         ports.progress.phase(Phase.WARNED, facts)
     # Earlier attempts may have left checkpoints. One that resumes a decision never lists them, and
     # has to remove them all the same.
-    if earlier.key and level.shape.decides_by_tag and not _is_first(attempt.row):
-        names = checkpoint_branches_of_chain(earlier.key)
-        attempt.leftovers.unlisted = (workspace.repository, names)
-    return Target(workspace, spec.prefix, isolation, level, earlier.key), earlier
+    if key and level.shape.decides_by_tag and not _is_first(attempt.row):
+        attempt.leftovers.unlisted = (workspace.repository, checkpoint_branches_of_chain(key))
+    return Target(workspace, spec.prefix, isolation, level, key, decided, others)
 
 
 def _is_first(row: AttemptSnapshot) -> bool:
@@ -125,28 +103,20 @@ async def prove(ports: AttemptPorts, workspace: WorkspaceReference, file: SeenFe
     return await ports.lakefs.trust.proven(workspace.repository, workspace.ref, file.version)
 
 
-def _level(
-    attempt: Attempt,
-    workspace: WorkspaceReference,
-    fence: FenceState,
-    decided: CommitId | None,
+def require_level(
+    setting: PolicySetting, fence: FenceState, workspace: WorkspaceReference, *, decided: bool
 ) -> Level:
-    choice = choose_level(attempt.publication, fence, decision_found=decided is not None)
+    """The level in force, or FenceNotTrustedError: the setting relies on a fence that fails."""
+    choice = choose_level(setting, fence, decision_found=decided)
     if isinstance(choice, PolicyRefusal):
         reason = choice.on(workspace.repository, workspace.branch)
         raise FenceNotTrustedError(reason, code=choice.code, terminal=choice.terminal)
     return choice
 
 
-def _facts(
-    level: Level, fence: FenceState, key: LogicalExecutionKey | None
-) -> Mapping[str, object]:
-    return {"level": level, "fence": fence, "execution_key": key}
-
-
 async def _look_for_decisions(
-    ports: AttemptPorts, attempt: Attempt, given: ExecutionInput, record: CommitRecord
-) -> Earlier:
+    ports: AttemptPorts, attempt: Attempt, given: keys.ExecutionInput, record: CommitRecord
+) -> Decisions:
     """The key, its decision, and the decisions of the same chain on other inputs.
 
     A plain first attempt that cannot end under `settled` does not ask: no attempt can have
@@ -156,15 +126,15 @@ async def _look_for_decisions(
     row, tags = attempt.row, ports.lakefs.tags
     repository = given.workspace.repository
     if _is_first(row) and not may_decide_by_tag(attempt.publication):
-        return Earlier()
+        return NO_DECISIONS
     chain = await find_chain(ports, row, repository, record)
-    key = execution_key(row, chain, given)
-    mine = decision_tag(key)
+    key = keys.execution_key(row, chain, given)
+    mine = keys.decision_tag(key)
     if row.retry_count == 0:
-        return Earlier(key, await tags.read(repository, mine))
-    found = await list_tags(tags, repository, decision_tags_of_chain(key))
+        return key, await tags.read(repository, mine), ()
+    found = await list_tags(tags, repository, keys.decision_tags_of_chain(key))
     decided = next((tag.commit for tag in found if tag.name == mine), None)
-    return Earlier(key, decided, tuple(tag for tag in found if tag.name != mine))
+    return key, decided, [tag for tag in found if tag.name != mine]
 
 
 async def find_chain(
@@ -177,10 +147,10 @@ async def find_chain(
     """
     tags = ports.lakefs.tags
     if row.retry_count == 0:
-        epoch = Epoch(row.task_id, row.scheduled_time)
+        epoch = keys.Epoch(row.task_id, row.scheduled_time)
         known = row.poll_count > 1
         marks = await _read_marks(tags, repository, row) if known else {}
-        return chain_hash(row, epoch, marks)
+        return keys.chain_hash(row, epoch, marks)
     if row.retried_task_id is None and NO_PREDECESSOR not in ports.warned:
         ports.warned.add(NO_PREDECESSOR)
         ports.progress.phase(Phase.WARNED, {"warning": NO_PREDECESSOR})
@@ -190,7 +160,7 @@ async def find_chain(
     verdict = compare_wide(row, workflow)
     if isinstance(verdict, Stale):
         raise StaleAttemptError(row.task_id, stale=verdict)
-    chain = retry_chain(row, workflow.tasks if workflow else ())
+    chain = keys.retry_chain(row, workflow.tasks if workflow else ())
     # Every mark is put if absent, so all of it may be done again.
     return await ports.patience.until_done(
         LAKEFS, "marks", lambda: seal_chain(tags, ports.clock, repository, chain, record)
@@ -210,12 +180,12 @@ async def seal_chain(
     """
     row = chain[0]
     marks = await _read_marks(tags, repository, row)
-    found = find_epoch(chain, marks, record)
-    while isinstance(found, Unsealed):
-        tag = attempt_mark_tag(found.row)
-        marks[mark_of(found.row)] = await put_mark(tags, clock, repository, tag, found.commit)
-        found = find_epoch(chain, marks, record)
-    return chain_hash(row, found, marks)
+    found = keys.find_epoch(chain, marks, record)
+    while isinstance(found, keys.Unsealed):
+        tag = keys.attempt_mark_tag(found.row)
+        marks[keys.mark_of(found.row)] = await put_mark(tags, clock, repository, tag, found.commit)
+        found = keys.find_epoch(chain, marks, record)
+    return keys.chain_hash(row, found, marks)
 
 
 async def put_mark(
@@ -241,10 +211,10 @@ async def put_mark(
 
 async def _read_marks(
     tags: Tags, repository: RepositoryId, row: AttemptSnapshot
-) -> dict[AttemptMark, CommitId]:
+) -> dict[keys.AttemptMark, CommitId]:
     """All marks of an attempt's task, and the commits they stand on."""
-    found = await list_tags(tags, repository, attempt_marks_of_task(row))
-    named = ((parse_attempt_mark(tag.name), tag.commit) for tag in found)
+    found = await list_tags(tags, repository, keys.attempt_marks_of_task(row))
+    named = ((keys.parse_attempt_mark(tag.name), tag.commit) for tag in found)
     return {mark: commit for mark, commit in named if mark is not None}
 
 

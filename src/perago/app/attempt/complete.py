@@ -1,6 +1,9 @@
-"""Removing what an attempt left: staging first, local second; never changes a result."""
+"""Whether an attempt still counts, its end in Conductor, and the removal of what it left.
 
-from collections.abc import Awaitable, Callable
+Staging is removed first, local directories second; removing never changes a result.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from enum import StrEnum
@@ -21,7 +24,7 @@ from perago.domain.attempt import (
     heartbeat_seconds,
 )
 from perago.domain.errors import CompletionRefusedError, StaleAttemptError
-from perago.domain.logical_execution import BranchName, CommitId, RepositoryId
+from perago.domain.lakefs import BranchName, CommitId, RepositoryId
 from perago.domain.names import is_private_branch
 from perago.ports.asking import until_answered
 from perago.ports.conductor import AttemptEnd, HandBack, TerminalUpdate
@@ -33,103 +36,35 @@ STAGING_FAILED = "failed to clean staging workspace"
 STAGING_LOST = "the branch of a decision is gone and could not be put back"
 LOCAL_FAILED = "failed to clean attempt-local workspace"
 CHECKPOINTS_STAY = "earlier checkpoints are left to garbage collection"
+# One lost connection is made good at once. The longest pause is short beside the 60 s that a
+# completion has, so that a Conductor that comes back is found in time.
+FIRST_PAUSE_SECONDS = 0.1
+PAUSE_SECONDS_MAX = 5.0
+# One try is over after this, however much time is left: a server that took the request and fell
+# silent, or a network that drops packets, would take all of it, and the end would never be sent
+# again although the server came back. Half of the 60 s leaves room for a second try. A shorter
+# limit gives up answers that are only slow.
+TRY_SECONDS_MAX = 30.0
+# A younger attempt does not read its row before it ends: that saves short tasks a request. Hardly
+# any attempt is revoked so soon, and no heartbeat is due yet that would say so (`_unread_seconds`).
+UNREAD_SECONDS_MAX = 1.0
 
 
-async def clean_up(ports: AttemptPorts, leftovers: Leftovers) -> None:
-    """Remove branches, then the directory; each on its own, a failure is only told."""
-    of_disk = (leftovers.directory, leftovers.materialised)
-    remote = leftovers.staging or leftovers.scratch or leftovers.decided
-    if not remote and of_disk == (None, None):
-        return
-    if leftovers.staging is not None and leftovers.staging_may_go:
-        await delete_staging(ports, *leftovers.staging)
-    elif leftovers.staging is not None and leftovers.proposed is not None:
-        await _keep_staging(ports, *leftovers.staging, leftovers.proposed)
-    for repository, branch in () if leftovers.outcome_unknown else leftovers.scratch:
-        await delete_staging(ports, repository, branch)
-    if leftovers.decided:
-        await _delete_checkpoints(ports, leftovers)
-    if leftovers.materialised is not None:
-        await _only_tell(
-            ports, ports.lakefs.pipeline.forget(leftovers.materialised), LOCAL_FAILED, {}
-        )
-    if leftovers.directory is not None:
-        facts: dict[str, object] = {"workspace_dir": str(leftovers.directory)}
-        await _only_tell(ports, ports.directories.remove(leftovers.directory), LOCAL_FAILED, facts)
-    left = {} if leftovers.left is None else {"outcome_left": str(leftovers.left)}
-    ports.progress.phase(Phase.CLEANED, {"staging_kept": not leftovers.staging_may_go, **left})
+class Recorded(StrEnum):
+    """What a read after the update said: Conductor answers 200 to everything stale.
 
-
-async def leave_outcome(ports: AttemptPorts, attempt: Attempt, error: Exception) -> None:
-    """Let go of the directory where a later attempt may go on with it.
-
-    Before the end is sent: this very worker may be handed the retry as soon as it is.
-    """
-    leftovers = attempt.leftovers
-    if leftovers.directory is None or not leaves_outcome(attempt, error):
-        return
-    directory, leftovers.directory = leftovers.directory, None
-    leftovers.left = directory
-    facts: dict[str, object] = {"workspace_dir": str(directory)}
-    await _only_tell(ports, ports.directories.leave(directory), LOCAL_FAILED, facts)
-
-
-async def delete_staging(ports: AttemptPorts, repository: RepositoryId, branch: BranchName) -> None:
-    """Delete one private branch; whatever stays is found by garbage collection."""
-    facts: dict[str, object] = {"staging_branch": branch, "repository": repository}
-    if not is_private_branch(branch):
-        kept = {"warning": STAGING_FAILED, "error": f"{branch} is no private branch of Perago"}
-        ports.progress.phase(Phase.WARNED, {**kept, **facts})
-        return
-    await _only_tell(ports, ports.lakefs.branches.delete(repository, branch), STAGING_FAILED, facts)
-
-
-async def _delete_checkpoints(ports: AttemptPorts, leftovers: Leftovers) -> None:
-    """Delete those of this attempt, and of earlier ones.
-
-    An attempt that ran no function has not listed them yet.
-    """
-    for repository, branch in leftovers.checkpoints:
-        await delete_staging(ports, repository, branch)
-    if leftovers.unlisted is None:
-        return
-    repository, names = leftovers.unlisted
-
-    async def delete_all() -> None:
-        page = await ports.lakefs.branches.list_page(repository, names, show_hidden=True)
-        for branch in page.names:
-            await delete_staging(ports, repository, branch)
-
-    await _only_tell(ports, delete_all(), CHECKPOINTS_STAY, {"branches": names})
-
-
-async def _keep_staging(
-    ports: AttemptPorts, repository: RepositoryId, branch: BranchName, decision: CommitId
-) -> None:
-    """Leave the branch of a decision behind, and put it back if garbage collection took it.
-
-    An attempt that stood still between its commit and its decision may have been replaced and
-    collected meanwhile: nothing said then that the branch was needed. It goes on, decides, and
-    learns here that its decision points at a commit that no branch keeps.
+    `acknowledged` is such a 200 to a short attempt without a workspace, which is not read back.
     """
 
-    async def put_back() -> None:
-        with suppress(BranchExistsError):  # as a rule it is there
-            await ports.lakefs.branches.create(repository, branch, decision, hidden=True)
+    RECORDED = "recorded"
+    ACKNOWLEDGED = "acknowledged"
+    SUPERSEDED = "superseded"
+    UNKNOWN = "unknown"
 
-    facts: dict[str, object] = {"staging_branch": branch, "repository": repository}
-    # Not given up at the first lost request: if the attempt ends here, no pass looks for a branch
-    # that is missing.
-    await _only_tell(ports, until_answered(ports.clock, put_back), STAGING_LOST, facts)
-
-
-async def _only_tell(
-    ports: AttemptPorts, work: Awaitable[None], text: str, facts: dict[str, object]
-) -> None:
-    try:
-        await work
-    except Exception as error:  # noqa: BLE001 - cleaning never changes a result
-        ports.progress.phase(Phase.WARNED, {"warning": text, "error": str(error), **facts})
+    @property
+    def speaks_against_it(self) -> bool:
+        """Whether the end of the attempt did not count, or may not have."""
+        return self not in {Recorded.RECORDED, Recorded.ACKNOWLEDGED}
 
 
 def with_patience(
@@ -168,57 +103,21 @@ async def check_attempt(ports: AttemptPorts, attempt: Attempt) -> None:
     ports.progress.phase(Phase.FENCED, {"width": attempt.settings.fence_width})
 
 
-async def read_verdict(ports: AttemptPorts, attempt: Attempt) -> FenceVerdict:
-    """One request: the workflow with its rows, or the one row."""
+async def read_verdict(
+    ports: AttemptPorts, attempt: Attempt, *, before_end: bool = False
+) -> FenceVerdict:
+    """One request: the workflow with its rows, or the one row.
+
+    A terminal update names nothing but the task id. The narrow fence of the documents would let a
+    rerun of the row pass, so before the end every fact of the row is compared. A row that a retry
+    has made good is never the newest of its task.
+    """
     polled = attempt.row
-    if attempt.settings.fence_width is FenceWidth.WIDE:
+    if attempt.settings.fence_width is FenceWidth.WIDE and not (before_end and polled.retried):
         return compare_wide(polled, await ports.queue.read_workflow(polled.workflow_id))
     fresh = await ports.queue.read_attempt(polled.workflow_id, polled.task_id)
-    return compare_narrow(polled, None if fresh is None else fresh.snapshot)
-
-
-async def read_verdict_before_end(ports: AttemptPorts, attempt: Attempt) -> FenceVerdict:
-    """The same question before a terminal update, which names nothing but the task id.
-
-    The narrow fence of the documents would let a rerun of the row pass, so every fact of the row
-    is compared here. A row that a retry has made good is never the newest of its task.
-    """
-    polled = attempt.row
-    if attempt.settings.fence_width is FenceWidth.WIDE and not polled.retried:
-        return await read_verdict(ports, attempt)
-    fresh = await ports.queue.read_attempt(polled.workflow_id, polled.task_id)
-    return compare_row(polled, None if fresh is None else fresh.snapshot)
-
-
-# One lost connection is made good at once. The longest pause is short beside the 60 s that a
-# completion has, so that a Conductor that comes back is found in time.
-FIRST_PAUSE_SECONDS = 0.1
-PAUSE_SECONDS_MAX = 5.0
-# One try is over after this, however much time is left: a server that took the request and fell
-# silent, or a network that drops packets, would take all of it, and the end would never be sent
-# again although the server came back. Half of the 60 s leaves room for a second try. A shorter
-# limit gives up answers that are only slow.
-TRY_SECONDS_MAX = 30.0
-# A younger attempt does not read its row before it ends: that saves short tasks a request. Hardly
-# any attempt is revoked so soon, and no heartbeat is due yet that would say so (`_unread_seconds`).
-UNREAD_SECONDS_MAX = 1.0
-
-
-class Recorded(StrEnum):
-    """What a read after the update said: Conductor answers 200 to everything stale.
-
-    `acknowledged` is such a 200 to a short attempt without a workspace, which is not read back.
-    """
-
-    RECORDED = "recorded"
-    ACKNOWLEDGED = "acknowledged"
-    SUPERSEDED = "superseded"
-    UNKNOWN = "unknown"
-
-    @property
-    def speaks_against_it(self) -> bool:
-        """Whether the end of the attempt did not count, or may not have."""
-        return self not in {Recorded.RECORDED, Recorded.ACKNOWLEDGED}
+    compare = compare_row if before_end else compare_narrow
+    return compare(polled, None if fresh is None else fresh.snapshot)
 
 
 async def complete(
@@ -310,7 +209,7 @@ async def _may_end(ports: AttemptPorts, attempt: Attempt, *, sent: bool) -> bool
     if not attempt.settings.reads_before_end:
         return True
     try:
-        verdict = await read_verdict_before_end(ports, attempt)
+        verdict = await read_verdict(ports, attempt, before_end=True)
     except ServiceError as error:
         warning = {"warning": "the completion waits until Conductor says whose the row is"}
         ports.progress.phase(Phase.WARNED, {**warning, "error": str(error)})
@@ -401,3 +300,99 @@ def judge_read_back(update: TerminalUpdate, fresh: AttemptRecord) -> Recorded:
     if row.status is update.status and (not again or fresh.output_data == update.output):
         return Recorded.RECORDED
     return Recorded.SUPERSEDED
+
+
+async def leave_outcome(ports: AttemptPorts, attempt: Attempt, error: Exception) -> None:
+    """Let go of the directory where a later attempt may go on with it.
+
+    Before the end is sent: this very worker may be handed the retry as soon as it is.
+    """
+    leftovers = attempt.leftovers
+    if leftovers.directory is None or not leaves_outcome(attempt, error):
+        return
+    directory, leftovers.directory = leftovers.directory, None
+    leftovers.left = directory
+    facts = {"workspace_dir": str(directory)}
+    await _only_tell(ports, ports.directories.leave(directory), LOCAL_FAILED, facts)
+
+
+async def clean_up(ports: AttemptPorts, leftovers: Leftovers) -> None:
+    """Remove branches, then the directory; each on its own, a failure is only told."""
+    of_disk = (leftovers.directory, leftovers.materialised)
+    remote = leftovers.staging or leftovers.scratch or leftovers.decided
+    if not remote and of_disk == (None, None):
+        return
+    if leftovers.staging is not None and leftovers.staging_may_go:
+        await delete_staging(ports, *leftovers.staging)
+    elif leftovers.staging is not None and leftovers.proposed is not None:
+        await _keep_staging(ports, *leftovers.staging, leftovers.proposed)
+    for repository, branch in () if leftovers.outcome_unknown else leftovers.scratch:
+        await delete_staging(ports, repository, branch)
+    if leftovers.decided:
+        await _delete_checkpoints(ports, leftovers)
+    if leftovers.materialised is not None:
+        forgotten = ports.lakefs.pipeline.forget(leftovers.materialised)
+        await _only_tell(ports, forgotten, LOCAL_FAILED, {})
+    if leftovers.directory is not None:
+        facts = {"workspace_dir": str(leftovers.directory)}
+        await _only_tell(ports, ports.directories.remove(leftovers.directory), LOCAL_FAILED, facts)
+    left = {} if leftovers.left is None else {"outcome_left": str(leftovers.left)}
+    ports.progress.phase(Phase.CLEANED, {"staging_kept": not leftovers.staging_may_go, **left})
+
+
+async def delete_staging(ports: AttemptPorts, repository: RepositoryId, branch: BranchName) -> None:
+    """Delete one private branch; whatever stays is found by garbage collection."""
+    facts = {"staging_branch": branch, "repository": repository}
+    if not is_private_branch(branch):
+        kept = {"warning": STAGING_FAILED, "error": f"{branch} is no private branch of Perago"}
+        ports.progress.phase(Phase.WARNED, {**kept, **facts})
+        return
+    await _only_tell(ports, ports.lakefs.branches.delete(repository, branch), STAGING_FAILED, facts)
+
+
+async def _delete_checkpoints(ports: AttemptPorts, leftovers: Leftovers) -> None:
+    """Delete those of this attempt, and of earlier ones.
+
+    An attempt that ran no function has not listed them yet.
+    """
+    for repository, branch in leftovers.checkpoints:
+        await delete_staging(ports, repository, branch)
+    if leftovers.unlisted is None:
+        return
+    repository, names = leftovers.unlisted
+
+    async def delete_all() -> None:
+        page = await ports.lakefs.branches.list_page(repository, names, show_hidden=True)
+        for branch in page.names:
+            await delete_staging(ports, repository, branch)
+
+    await _only_tell(ports, delete_all(), CHECKPOINTS_STAY, {"branches": names})
+
+
+async def _keep_staging(
+    ports: AttemptPorts, repository: RepositoryId, branch: BranchName, decision: CommitId
+) -> None:
+    """Leave the branch of a decision behind, and put it back if garbage collection took it.
+
+    An attempt that stood still between its commit and its decision may have been replaced and
+    collected meanwhile: nothing said then that the branch was needed. It goes on, decides, and
+    learns here that its decision points at a commit that no branch keeps.
+    """
+
+    async def put_back() -> None:
+        with suppress(BranchExistsError):  # as a rule it is there
+            await ports.lakefs.branches.create(repository, branch, decision, hidden=True)
+
+    facts = {"staging_branch": branch, "repository": repository}
+    # Not given up at the first lost request: if the attempt ends here, no pass looks for a branch
+    # that is missing.
+    await _only_tell(ports, until_answered(ports.clock, put_back), STAGING_LOST, facts)
+
+
+async def _only_tell(
+    ports: AttemptPorts, work: Awaitable[None], text: str, facts: Mapping[str, object]
+) -> None:
+    try:
+        await work
+    except Exception as error:  # noqa: BLE001 - cleaning never changes a result
+        ports.progress.phase(Phase.WARNED, {"warning": text, "error": str(error), **facts})

@@ -1,12 +1,13 @@
 """What every step of an attempt is given: the ports, the attempt, and where it may publish."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import cast
 
 from perago.app.attempt.patience import NoStopOrder, Patience, StopOrder
 from perago.app.authoring.task_definition import TaskDefinition
-from perago.app.authoring.workspace_spec import StagedCheck
+from perago.app.authoring.workspace_spec import StagedCheck, WorkspaceSpec
 from perago.app.fence.trust import FenceTrust
 from perago.domain.attempt import (
     PATIENCE_SECONDS,
@@ -21,23 +22,30 @@ from perago.domain.checkpoints import BYTES_MAX, INTERVAL_SECONDS
 from perago.domain.commit_metadata import PublicationIdentity
 from perago.domain.errors import InputNotCommitError, PublicationRefusedError, RunRefusedError
 from perago.domain.hand_back import Moment
-from perago.domain.logical_execution import (
+from perago.domain.lakefs import (
     BranchName,
     CommitId,
     CommitRecord,
-    LogicalExecutionKey,
     RepositoryId,
     WorkspaceReference,
-    staging_branch_name,
 )
+from perago.domain.logical_execution import LogicalExecutionKey
+from perago.domain.names import staging_branch_name
 from perago.domain.policy import Level, PolicySetting
 from perago.domain.publication import Isolation
-from perago.domain.run import key_of_run
-from perago.domain.settled import start_anew
+from perago.domain.run import key_of_run, start_anew
 from perago.domain.text import NO_SECRETS, Secrets
 from perago.ports.conductor import TaskQueue
 from perago.ports.errors import BranchMissingError
-from perago.ports.lakefs import Branches, BranchList, Commits, Repositories, RepositoryFacts, Tags
+from perago.ports.lakefs import (
+    Branches,
+    BranchList,
+    Commits,
+    Repositories,
+    RepositoryFacts,
+    TagRecord,
+    Tags,
+)
 from perago.ports.objects import Objects
 from perago.ports.system import Clock, Concurrency, Identities
 from perago.ports.task_body import TaskBody
@@ -200,6 +208,17 @@ class Attempt:
         return self.record.snapshot
 
     @property
+    def params(self) -> Mapping[str, object]:
+        """What Conductor delivered; `read_input` has validated it before any step asks."""
+        return cast("Mapping[str, object]", self.record.input_data["params"])
+
+    @property
+    def spec(self) -> WorkspaceSpec:
+        """How the author declared the workspace; only steps of workspace tasks ask."""
+        assert self.task.workspace is not None, "only workspace tasks have one"
+        return self.task.workspace
+
+    @property
     def budget(self) -> PublishBudget | None:
         """The author's publish budget, as a domain value."""
         budget = self.task.controls.publish_budget
@@ -234,13 +253,19 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where and under which rules an attempt may publish."""
+    """Where and under which rules an attempt may publish.
+
+    `decided` is what an earlier attempt decided for this very key, `others` are the decisions for
+    other inputs of its chain.
+    """
 
     workspace: WorkspaceReference
     prefix: str
     isolation: Isolation
     level: Level
     key: LogicalExecutionKey | None
+    decided: CommitId | None = None
+    others: Sequence[TagRecord] = ()
 
     def identity(self, attempt: Attempt) -> PublicationIdentity:
         """Who publishes, as commits say it."""

@@ -6,46 +6,35 @@ Under `settled` what the task function came to is kept beside its directory unti
 
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
 
-from perago.app.attempt.changes_since import changes_since_publication
-from perago.app.attempt.check_staged import Returned, Shown, call_checks
 from perago.app.attempt.checkpoints import AttemptCheckpoints
 from perago.app.attempt.context import Attempt, AttemptPorts, Target
 from perago.app.attempt.patience import LAKEFS
-from perago.app.attempt.stage import stage_changes, stage_nothing
-from perago.app.authoring.checkpoint_copies import OUT
+from perago.app.attempt.stage import open_staging, stored_result
+from perago.app.attempt.task_function import Returned, Shown, call_body, call_checks
 from perago.app.authoring.envelope import check_stored_result
 from perago.app.authoring.guardrails import check_guardrails
-from perago.domain.checkpoints import CHECKPOINT_FOLDER, checkpoint_branch, checkpoint_branches_of
-from perago.domain.errors import BodyFailedError, PeragoError
-from perago.domain.hand_back import Cause, Moment
-from perago.domain.kept_outcome import KeptOutcome, RanFor, read_kept_outcome
-from perago.domain.logical_execution import (
-    CommitId,
-    RepositoryId,
-    StagedReference,
-    WorkspaceReference,
+from perago.domain.checkpoints import (
+    CHECKPOINT_FOLDER,
+    KeptOutcome,
+    RanFor,
+    checkpoint_branch,
+    checkpoint_branches_of,
+    read_kept_outcome,
 )
+from perago.domain.errors import BodyFailedError, PeragoError
+from perago.domain.hand_back import Moment
+from perago.domain.lakefs import CommitId, RepositoryId, StagedReference, WorkspaceReference
 from perago.domain.sync_plan import SyncPlan
 from perago.ports.errors import ServiceError, WorkspaceLostError
-from perago.ports.task_body import (
-    BodyCall,
-    BodyOutcome,
-    BodyRaised,
-    BodyReturned,
-    BodyStopped,
-    Checkpoints,
-    CheckpointTerms,
-)
+from perago.ports.task_body import BodyStopped
 from perago.ports.workspace import (
     AttemptMarker,
     Materialised,
     Phase,
-    SparkRoots,
     StagingArea,
     WorkspaceSource,
     beside,
@@ -60,10 +49,9 @@ async def materialise(
     ports: AttemptPorts, attempt: Attempt, workspace: WorkspaceReference
 ) -> tuple[Path, Materialised]:
     """A fresh directory with exactly what the input commit holds under the prefix."""
-    assert attempt.task.workspace is not None, "only workspace tasks have one"
     directory = await ports.directories.create(_marker(attempt))
     attempt.leftovers.directory = directory
-    source = WorkspaceSource(workspace.repository, workspace.ref, attempt.task.workspace.prefix)
+    source = WorkspaceSource(workspace.repository, workspace.ref, attempt.spec.prefix)
 
     async def download() -> Materialised | BodyStopped:
         return await ports.stop_order.before_end_of(
@@ -99,96 +87,11 @@ async def check_workspace(
     ports: AttemptPorts, attempt: Attempt, directory: Path, phase: str
 ) -> None:
     """The author's guardrails; `pre` violations are terminal."""
-    spec = attempt.task.workspace
-    assert spec is not None, "only workspace tasks have guardrails"
-    guardrails = spec.pre if phase == "pre" else spec.post
+    guardrails = attempt.spec.pre if phase == "pre" else attempt.spec.post
     if guardrails:
         await ports.concurrency.blocking(lambda: check_guardrails(directory, guardrails, phase))
     done = Phase.PRE_CHECKED if phase == "pre" else Phase.POST_CHECKED
     ports.progress.phase(done, {"guardrails": len(guardrails)})
-
-
-async def call_body(
-    ports: AttemptPorts,
-    attempt: Attempt,
-    params: Mapping[str, object],
-    given: Path | SparkRoots | None,
-    workspace: WorkspaceReference | None = None,
-    checkpoints: AttemptCheckpoints | None = None,
-) -> Returned:
-    """Run the team's function on what it is given: a directory, roots, or nothing."""
-    call = BodyCall(
-        task_name=attempt.task.name,
-        attempt=attempt.row,
-        execution_id=attempt.execution_id,
-        params=params,
-        workspace=given if isinstance(given, Path) else None,
-        seconds_max=attempt.body_seconds_max,
-        spark=given if isinstance(given, SparkRoots) else None,
-    )
-    if workspace is not None:
-        ask = partial(changes_since_publication, ports, attempt, workspace)
-        call = replace(call, changes=ask)
-    began = ports.clock.monotonic()
-    if checkpoints is not None:
-        call = replace(
-            call, checkpoints=Checkpoints(_terms(attempt, checkpoints), checkpoints.upload)
-        )
-    outcome = await ports.body.run(call)
-    if not (isinstance(outcome, BodyStopped) and outcome.cause is Cause.EXECUTOR_LOST):
-        attempt.leftovers.moment = Moment.IN_FUNCTION
-    if checkpoints is not None and _may_be_repeated(outcome):
-        # The next attempt goes on from the newest copy, so it travels before the retry begins. An
-        # order to stop (a drain, a lost attempt) leaves no time for it.
-        await ports.stop_order.before_end_of(checkpoints.upload())
-    ports.progress.phase(Phase.FUNCTION_ENDED, {"outcome": type(outcome).__name__})
-    match outcome:
-        case BodyReturned(result):
-            attempt.leftovers.moment = Moment.AFTER_FUNCTION
-            return Returned(result, ports.clock.monotonic() - began)
-        case BodyRaised(reason, terminal, traceback):
-            error = BodyFailedError(reason, terminal=terminal)
-            error.add_note(traceback)
-            raise error
-        case BodyStopped(reason, cause):
-            raise BodyFailedError(reason, cause=cause)
-
-
-def _may_be_repeated(outcome: BodyOutcome) -> bool:
-    """Whether a later attempt may run the task function again."""
-    match outcome:
-        case BodyReturned():
-            return False
-        case BodyRaised(_, terminal):
-            return not terminal
-        case BodyStopped():  # for example by a kernel that was out of memory
-            return True
-
-
-def _terms(attempt: Attempt, checkpoints: AttemptCheckpoints) -> CheckpointTerms:
-    return CheckpointTerms(
-        out=str(checkpoints.directory / OUT),
-        interval_seconds=attempt.settings.checkpoint_seconds,
-        bytes_max=attempt.settings.checkpoint_bytes_max,
-        found=checkpoints.found,
-    )
-
-
-async def warn_of_dropped_writes(ports: AttemptPorts, materialised: Materialised) -> None:
-    """A read-only task publishes nothing; what it wrote is said, then dropped.
-
-    Whatever cannot be compared (a symlink, a removed directory) is dropped as well.
-    """
-    facts: dict[str, object] = {"warning": "local writes of a read-only task were dropped"}
-    try:
-        plan = await ports.lakefs.pipeline.plan(materialised)
-    except (PeragoError, ServiceError) as error:
-        ports.progress.phase(Phase.WARNED, {**facts, "error": str(error)})
-        return
-    if not plan.is_empty:
-        written = chain((file.path for file in plan.upload), (to.path for to, _ in plan.copy))
-        facts["paths"] = list(islice(chain(written, plan.delete), DROPPED_PATHS_NAMED_MAX))
-        ports.progress.phase(Phase.WARNED, facts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,11 +112,14 @@ class LocalCompared:
 
     async def stage(self) -> StagedReference:
         """Upload the plan and commit it; an empty commit says that nothing changed."""
+        stored = stored_result(self.target, self.result)
+        branch = await open_staging(self.ports, self.attempt, self.target)
+        await branch.commit_pieces(stored)
         if not self.changed:
-            return await stage_nothing(self.ports, self.attempt, self.target, self.result)
-        return await stage_changes(
-            self.ports, self.attempt, self.target, self.materialised, self.plan, self.result
-        )
+            return await branch.commit_written(stored, noop=True)
+        counts = await branch.upload(self.materialised, self.plan)
+        await self.ports.lakefs.pipeline.verify(self.materialised, self.plan, branch.area)
+        return await branch.commit_changes(stored, counts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,8 +154,21 @@ class LocalRan:
         await call_checks(self.ports, self.attempt, target, shown)
 
     async def drop_writes(self) -> None:
-        """Compare only to say what is dropped."""
-        await warn_of_dropped_writes(self.ports, self.materialised)
+        """Say what a read-only task wrote: it publishes nothing.
+
+        Whatever cannot be compared (a symlink, a removed directory) is dropped as well.
+        """
+        progress = self.ports.progress
+        facts: dict[str, object] = {"warning": "local writes of a read-only task were dropped"}
+        try:
+            plan = await self.ports.lakefs.pipeline.plan(self.materialised)
+        except (PeragoError, ServiceError) as error:
+            progress.phase(Phase.WARNED, {**facts, "error": str(error)})
+            return
+        if not plan.is_empty:
+            written = chain((file.path for file in plan.upload), (to.path for to, _ in plan.copy))
+            facts["paths"] = list(islice(chain(written, plan.delete), DROPPED_PATHS_NAMED_MAX))
+            progress.phase(Phase.WARNED, facts)
 
     async def compare(self, target: Target) -> LocalCompared:
         """Compare with what was downloaded; the directory must still be this execution's.
@@ -282,13 +201,13 @@ class LocalOpened:
         """Judge the directory."""
         await check_workspace(self.ports, self.attempt, self.directory, "pre")
 
-    async def run(self, params: Mapping[str, object]) -> LocalRan:
+    async def run(self) -> LocalRan:
         """The task function gets the directory."""
         returned = await call_body(
-            self.ports, self.attempt, params, self.directory, self.workspace, self.checkpoints
+            self.ports, self.attempt, self.directory, self.workspace, self.checkpoints
         )
         ran = LocalRan(self.ports, self.attempt, self.directory, self.materialised, returned)
-        ran_for = _ran_for(self.attempt, self.target, params)
+        ran_for = _ran_for(self.attempt, self.target)
         if ran_for is not None:
             await _keep_outcome(ran, ran_for)  # first of all: whatever dies from now on, it is kept
         return ran
@@ -337,9 +256,7 @@ async def open_local_workspace(
     return LocalOpened(ports, attempt, target, directory, materialised, workspace, checkpoints)
 
 
-def _ran_for(
-    attempt: Attempt, target: Target | None, params: Mapping[str, object]
-) -> RanFor | None:
+def _ran_for(attempt: Attempt, target: Target | None) -> RanFor | None:
     """For what a task function runs; None where a later attempt must run it again.
 
     Only `settled` has a key that tells which attempts are one execution. Under the other policies
@@ -350,7 +267,7 @@ def _ran_for(
         return None
     if not attempt.settings.keeps_outcomes:
         return None
-    return RanFor.of(target.key, attempt.task.name, target.workspace, target.prefix, params)
+    return RanFor.of(target.key, attempt.task.name, target.workspace, target.prefix, attempt.params)
 
 
 async def _keep_outcome(ran: LocalRan, ran_for: RanFor) -> None:
@@ -369,14 +286,14 @@ async def _keep_outcome(ran: LocalRan, ran_for: RanFor) -> None:
 
 
 async def recover_outcome(
-    ports: AttemptPorts, attempt: Attempt, target: Target | None, params: Mapping[str, object]
+    ports: AttemptPorts, attempt: Attempt, target: Target | None
 ) -> LocalRan | None:
     """Go on where an attempt of this execution died: no download, no task function.
 
     Looks on this disk only. What cannot be used is removed with its directory, so that the next
     attempt does not meet it again.
     """
-    ran_for = None if attempt.task.on_spark else _ran_for(attempt, target, params)
+    ran_for = None if attempt.task.on_spark else _ran_for(attempt, target)
     if ran_for is None:
         return None
     try:

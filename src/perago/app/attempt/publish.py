@@ -11,47 +11,28 @@ from typing import TypeAlias, assert_never
 from perago.app.attempt.agree import SettledDecision, decision_of
 from perago.app.attempt.complete import check_attempt
 from perago.app.attempt.context import Attempt, AttemptPorts, Target
-from perago.app.attempt.effects import perform, prepare
-from perago.app.attempt.facts import ToPublish, read_facts
+from perago.app.attempt.effects import PlannedEffect, unknown_outcome
 from perago.app.attempt.patience import LAKEFS, WorkTime
-from perago.app.attempt.settle import settle, unknown_outcome
-from perago.app.attempt.stage import ExpectedMerge, check_merge, find_removed
+from perago.app.attempt.stage import find_removed
 from perago.domain.commit_metadata import STAGING_COMMIT
 from perago.domain.errors import PublicationRefusedError
-from perago.domain.logical_execution import (
-    NO_METADATA,
-    CommitId,
-    FirstParentWalk,
-    StagedReference,
-)
+from perago.domain.lakefs import NO_METADATA, CommitId, FirstParentWalk, StagedReference
 from perago.domain.outcome import NotPublished, Published
-from perago.domain.policy import WorkspacePublicationPlan, build_workspace_publication_plan
-from perago.domain.publication import EFFECT_LABELS, Adopt, Isolation, Keep, Relocate
-from perago.domain.settled import ROUNDS_MAX, LookAgain, Unanswered, start_anew
+from perago.domain.paths import ACTIONS_PREFIX, listing_prefix
+from perago.domain.policy import build_workspace_publication_plan
+from perago.domain.publication import (
+    EFFECT_LABELS,
+    Adopt,
+    Isolation,
+    Keep,
+    PublicationFacts,
+)
+from perago.domain.run import start_anew
+from perago.domain.settled import ROUNDS_MAX, LookAgain, Unanswered
 from perago.ports.errors import ServiceError
 from perago.ports.workspace import Phase
 
 WAITED = LookAgain("a service was away after the head had been read")
-
-
-async def check_publication(
-    ports: AttemptPorts,
-    target: Target,
-    plan: WorkspacePublicationPlan,
-    ref: CommitId,
-    *,
-    prepared: CommitId,
-) -> None:
-    """After a merge under the fence: its parent must be the expected head."""
-    if isinstance(plan.effect, Relocate) or not plan.level.fenced:
-        return
-    tree_of = prepared if target.isolation is Isolation.PREFIX else None
-    # Under `settled` terminal: a retry would find the publication by its key, and hide this.
-    terminal = plan.level.shape.decides_by_tag
-    expected = ExpectedMerge(plan.repository, plan.branch, (plan.base,), tree_of, terminal)
-    await check_merge(ports, ref, expected)
-
-
 # Between two rounds. Short at first, because a refused merge costs lakeFS 3 ms; publishers of one
 # process queue, so only those of others are let pass. With 1 s, 40 rounds (ROUNDS_MAX) take less
 # than a minute of pauses.
@@ -97,17 +78,132 @@ async def publish(
     if staged is not None and target.level.shape.reads_removed:
         # Once, before the rounds: commits do not change, and a round that takes long loses races.
         removed = await find_removed(ports, target, staged.commit)
-    new, workspace = ToPublish(staged, removed), target.workspace
+    publishing = _Publishing(ports, attempt, target, staged, removed, walk)
+    return await publish_in_rounds(ports, attempt, publishing.one_round)
 
-    async def one_round(number: int) -> RoundEnd:
-        first = walk if number == 0 else None
-        if target.isolation is not Isolation.PREFIX:
-            return await _round(ports, attempt, target, new, first)
-        # Under prefix isolation a loser starts anew, so publishers of this process take turns.
-        async with ports.concurrency.turn(f"{workspace.repository}/{workspace.branch}"):
-            return await _round(ports, attempt, target, new, first)
 
-    return await publish_in_rounds(ports, attempt, one_round)
+@dataclass(frozen=True, slots=True)
+class _Publishing:
+    """A staged commit, None when nothing changed, on its way to the target.
+
+    `removed` is what it removes, if the policy asks; `walk` the look of the first round.
+    """
+
+    ports: AttemptPorts
+    attempt: Attempt
+    target: Target
+    staged: StagedReference | None
+    removed: str | None
+    walk: FirstParentWalk | None
+
+    async def one_round(self, number: int) -> RoundEnd:
+        """Under prefix isolation a loser starts anew, so publishers of this process take turns."""
+        walk, workspace = self.walk if number == 0 else None, self.target.workspace
+        if self.target.isolation is not Isolation.PREFIX:
+            return await self._round(walk)
+        async with self.ports.concurrency.turn(f"{workspace.repository}/{workspace.branch}"):
+            return await self._round(walk)
+
+    async def _round(self, walk: FirstParentWalk | None) -> RoundEnd:
+        """One look, one decision, one effect.
+
+        After a wait the look is an old one: a head that was read before it must not be relocated.
+        """
+        ports, attempt, target = self.ports, self.attempt, self.target
+        waits = ports.patience.waits
+        facts = await self._read_facts(walk)
+        plan = build_workspace_publication_plan(target.level, facts, target.identity(attempt))
+        match plan.effect:
+            case Adopt(record):
+                return Publication(record.commit, EFFECT_LABELS[Adopt], record.metadata)
+            case Keep(ref):
+                await check_attempt(ports, attempt)
+                if ports.patience.waits != waits:
+                    return WAITED
+                return Publication(ref, EFFECT_LABELS[Keep])
+            case _:
+                effect = PlannedEffect(ports, attempt, target, plan)
+                prepared = await effect.prepare()
+                if isinstance(prepared, LookAgain):
+                    return prepared
+                await check_attempt(ports, attempt)
+                if ports.patience.waits != waits:
+                    return WAITED
+                return await _act(effect, prepared)
+
+    async def _read_facts(self, walk: FirstParentWalk | None) -> PublicationFacts:
+        """Read the head, its history down to the input, and under prefix isolation what moved."""
+        target = self.target
+        walk = walk or await read_walk(self.ports, target)
+        moved = walk.reached and walk.head.commit != target.workspace.ref
+        untouched = False
+        if target.isolation is Isolation.PREFIX and moved:
+            untouched = await self._is_untouched(walk.head.commit)
+        return PublicationFacts(
+            workspace=target.workspace,
+            walk=walk,
+            staged=self.staged,
+            logical_task_key=self.attempt.row.logical_task_key,
+            execution_key=target.key,
+            isolation=target.isolation,
+            untouched=untouched,
+            removed=self.removed,
+            require_ownership=self.attempt.settings.require_ownership,
+        )
+
+    async def _is_untouched(self, head: CommitId) -> bool:
+        """Whether neither the prefix nor anything reserved differs between input and head."""
+        workspace, diff = self.target.workspace, self.ports.lakefs.commits.diff_page
+        differs = partial(diff, workspace.repository, workspace.ref, head, amount=1)
+        mine, reserved = await self.ports.concurrency.together(
+            differs(prefix=listing_prefix(self.target.prefix)), differs(prefix=ACTIONS_PREFIX)
+        )
+        return not (mine.changes or reserved.changes)
+
+
+async def _act(effect: PlannedEffect, prepared: CommitId) -> RoundEnd:
+    """Perform the effect and settle it; an unanswered one keeps the staging branch."""
+    plan, after = effect.plan, await effect.perform(prepared)
+    if isinstance(after, Unanswered):
+        if plan.level.shape.decides_by_tag:
+            # The next round finds it, whoever sent it, or sends the same merge again.
+            return Pending(plan.base, plan.staged, after.reason)
+        after = await effect.settle(prepared, after)
+    match after:
+        case Published(ref):
+            await effect.check(ref, prepared)
+            return Publication(ref, EFFECT_LABELS[type(plan.effect)])
+        case LookAgain():
+            return after
+        case NotPublished(code, reason, is_of_the_commit):
+            # Under `settled` a retry sends the decided commit again; else it makes a new one.
+            terminal = is_of_the_commit and plan.level.shape.decides_by_tag
+            more = f"; {start_anew(plan.repository, plan.branch)}" if terminal else ""
+            raise PublicationRefusedError(f"{reason}{more}", code=code, terminal=terminal)
+        case _:
+            assert_never(after)
+
+
+async def read_first_walk(ports: AttemptPorts, target: Target) -> FirstParentWalk | None:
+    """The look that can be made beside the decision: the fence compares its head in the server.
+
+    Under prefix isolation the publishers of one branch take turns, and each looks in its own.
+    """
+    if target.isolation is Isolation.PREFIX:
+        return None
+    return await read_walk(ports, target)
+
+
+async def read_walk(ports: AttemptPorts, target: Target) -> FirstParentWalk:
+    """The target's head and its history down to the input, as far as the policy looks."""
+    workspace = target.workspace
+    commits_read_max = target.level.shape.commits_read_max
+    if commits_read_max == 1:
+        head = await ports.lakefs.branches.head(workspace.repository, workspace.branch)
+        return FirstParentWalk((head,), reached=head.commit == workspace.ref)
+    return await ports.lakefs.commits.first_parents(
+        workspace.repository, workspace.branch, workspace.ref, commits_max=commits_read_max
+    )
 
 
 async def publish_in_rounds(
@@ -157,67 +253,6 @@ async def _one(
         if not is_pending:
             raise
         return LookAgain(str(error))
-
-
-async def _round(
-    ports: AttemptPorts,
-    attempt: Attempt,
-    target: Target,
-    new: ToPublish,
-    walk: FirstParentWalk | None,
-) -> RoundEnd:
-    """One look, one decision, one effect.
-
-    After a wait the look is an old one: a head that was read before it must not be relocated.
-    """
-    waits = ports.patience.waits
-    facts = await read_facts(ports, attempt, target, new, walk)
-    plan = build_workspace_publication_plan(target.level, facts, target.identity(attempt))
-    match plan.effect:
-        case Adopt(record):
-            return Publication(record.commit, EFFECT_LABELS[Adopt], record.metadata)
-        case Keep(ref):
-            await check_attempt(ports, attempt)
-            if ports.patience.waits != waits:
-                return WAITED
-            return Publication(ref, EFFECT_LABELS[Keep])
-        case _:
-            prepared = await prepare(ports, attempt, target, plan)
-            if isinstance(prepared, LookAgain):
-                return prepared
-            await check_attempt(ports, attempt)
-            if ports.patience.waits != waits:
-                return WAITED
-            return await _act(ports, attempt, target, plan, prepared)
-
-
-async def _act(
-    ports: AttemptPorts,
-    attempt: Attempt,
-    target: Target,
-    plan: WorkspacePublicationPlan,
-    prepared: CommitId,
-) -> RoundEnd:
-    """Perform the effect and settle it; an unanswered one keeps the staging branch."""
-    after = await perform(ports, attempt, plan, prepared)
-    if isinstance(after, Unanswered):
-        if plan.level.shape.decides_by_tag:
-            # The next round finds it, whoever sent it, or sends the same merge again.
-            return Pending(plan.base, plan.staged, after.reason)
-        after = await settle(ports, attempt, target, plan, prepared, after)
-    match after:
-        case Published(ref):
-            await check_publication(ports, target, plan, ref, prepared=prepared)
-            return Publication(ref, EFFECT_LABELS[type(plan.effect)])
-        case LookAgain():
-            return after
-        case NotPublished(code, reason, is_of_the_commit):
-            # Under `settled` a retry sends the decided commit again; else it makes a new one.
-            terminal = is_of_the_commit and plan.level.shape.decides_by_tag
-            more = f"; {start_anew(plan.repository, plan.branch)}" if terminal else ""
-            raise PublicationRefusedError(f"{reason}{more}", code=code, terminal=terminal)
-        case _:
-            assert_never(after)
 
 
 async def _pause_after(ports: AttemptPorts, number: int) -> None:

@@ -10,21 +10,12 @@ from typing import cast
 
 from perago.app.attempt.choose_target import list_tags, put_mark, seal_chain
 from perago.app.attempt.resume import PublishedDecision, find_publication_of
+from perago.domain import logical_execution as keys
 from perago.domain.attempt import AttemptRecord, AttemptSnapshot, AttemptStatus
 from perago.domain.commit_metadata import LOGICAL_TASK_KEY, STAGING_BRANCH
 from perago.domain.errors import PeragoError
-from perago.domain.logical_execution import (
-    BranchName,
-    CommitRecord,
-    RepositoryId,
-    TagName,
-    chain_of_key,
-    decision_key,
-    decision_tags_of_workflow,
-    is_staging_branch_of,
-    reset_mark_tag,
-    retry_chain,
-)
+from perago.domain.lakefs import BranchName, CommitRecord, RepositoryId, TagName
+from perago.domain.names import is_staging_branch_of
 from perago.ports.conductor import WorkflowRecord, Workflows
 from perago.ports.errors import MissingError
 from perago.ports.lakefs import Branches, Commits, Tags
@@ -131,10 +122,10 @@ async def _reset_chain(
     """
     rows = [each.snapshot for each in retries]
     newest = max(rows, key=lambda row: row.seq)
-    rows_of_chain = retry_chain(newest, rows)
+    rows_of_chain = keys.retry_chain(newest, rows)
     chain = await seal_chain(tools.tags, tools.clock, repository, rows_of_chain, record)
     milliseconds = int(tools.clock.now().timestamp() * 1000)
-    mark = reset_mark_tag(newest, chain, milliseconds)
+    mark = keys.reset_mark_tag(newest, chain, milliseconds)
     await put_mark(tools.tags, tools.clock, repository, mark, record.commit)
     reset.marks.append(mark)
     return chain
@@ -152,11 +143,13 @@ async def _remove_decisions(
     Either may be missing: a tag that was moved by hand stands on a commit that says nothing, and
     the chain of a row that a rerun has removed is not known any more.
     """
-    for tag in await list_tags(tools.tags, repository, decision_tags_of_workflow(task.workflow_id)):
+    for tag in await list_tags(
+        tools.tags, repository, keys.decision_tags_of_workflow(task.workflow_id)
+    ):
         metadata = (await tools.commits.read(repository, tag.commit)).metadata
         says = metadata.get(LOGICAL_TASK_KEY, "").rpartition("/")[0]
         owned = says == f"{task.workflow_id}/{task.reference_name}"
-        if not owned and chain_of_key(decision_key(tag.name)) not in chains:
+        if not owned and keys.chain_of_key(keys.decision_key(tag.name)) not in chains:
             continue
         published = await find_publication_of(tools.commits, repository, tag)
         if isinstance(published, PublishedDecision):

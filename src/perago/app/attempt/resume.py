@@ -1,31 +1,23 @@
 """Finishing what was decided before: no download, no body, the result comes from the decision."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from perago.app.attempt.agree import decision_of, read_decision
 from perago.app.attempt.context import Attempt, AttemptPorts, Target
 from perago.app.attempt.publish import Finished, finish_decision
+from perago.domain import commit_metadata as metadata
 from perago.domain import settled
-from perago.domain.commit_metadata import (
-    INPUT_REF,
-    LOGICAL_TASK_KEY,
-    PREFIX,
-    STAGING_COMMIT,
-    TARGET_BRANCH,
-)
 from perago.domain.errors import DecidedOnOtherInputError
-from perago.domain.logical_execution import (
+from perago.domain.lakefs import (
     BranchName,
     CommitId,
     CommitRecord,
-    ExecutionInput,
     RepositoryId,
     WorkspaceReference,
-    decision_key,
-    key_on_input,
 )
+from perago.domain.logical_execution import ExecutionInput, decision_key, key_on_input
 from perago.domain.publication import Isolation, PublicationFacts
+from perago.domain.run import start_anew
 from perago.ports.errors import MissingError
 from perago.ports.lakefs import Commits, TagRecord
 from perago.ports.workspace import Phase
@@ -48,8 +40,6 @@ async def find_decision_on_other_input(
     ports: AttemptPorts,
     attempt: Attempt,
     target: Target,
-    params: object,
-    others: Sequence[TagRecord],
 ) -> Finished | None:
     """A retry may meet decisions of its own chain on another input or for other params.
 
@@ -64,10 +54,10 @@ async def find_decision_on_other_input(
     """
     if not target.level.shape.decides_by_tag:
         return None
-    anew = settled.start_anew(target.workspace.repository, target.workspace.branch)
+    anew = start_anew(target.workspace.repository, target.workspace.branch)
     refused: CommitId | None = None
     open_elsewhere = target.isolation is Isolation.PREFIX
-    for tag in others:
+    for tag in target.others:
         published = await find_publication_of(
             ports.lakefs.commits, target.workspace.repository, tag
         )
@@ -75,7 +65,7 @@ async def find_decision_on_other_input(
             open_elsewhere |= published.branch != target.workspace.branch
         if not isinstance(published, PublishedDecision):
             continue
-        theirs = ExecutionInput(published.workspace, published.prefix, params)
+        theirs = ExecutionInput(published.workspace, published.prefix, attempt.params)
         assert target.key is not None, "settled always has a key"
         same_params = key_on_input(target.key, theirs) == decision_key(tag.name)
         if same_params and published.workspace.branch == target.workspace.branch:
@@ -87,10 +77,10 @@ async def find_decision_on_other_input(
             f"this one would publish a second time; {anew}"
         )
         raise DecidedOnOtherInputError(text, code="PRG-F026")
-    if others and open_elsewhere:
+    if target.others and open_elsewhere:
         text = (
-            f"an earlier attempt decided {others[0].commit} for another input and may yet publish "
-            f"it; this one has {target.workspace.ref}; {anew}"
+            f"an earlier attempt decided {target.others[0].commit} for another input and may yet "
+            f"publish it; this one has {target.workspace.ref}; {anew}"
         )
         raise DecidedOnOtherInputError(text)
     return None
@@ -119,8 +109,8 @@ async def find_publication_of(
     decided = (await commits.read(repository, tag.commit)).metadata
     workspace = WorkspaceReference(
         repository,
-        BranchName(decided.get(TARGET_BRANCH, "")),
-        CommitId(decided.get(INPUT_REF, "")),
+        BranchName(decided.get(metadata.TARGET_BRANCH, "")),
+        CommitId(decided.get(metadata.INPUT_REF, "")),
     )
     if not (workspace.branch and workspace.ref):
         return None  # not a staged commit of ours: it was never published
@@ -138,13 +128,13 @@ async def find_publication_of(
             workspace=workspace,
             walk=walk,
             staged=None,
-            logical_task_key=decided.get(LOGICAL_TASK_KEY, ""),
+            logical_task_key=decided.get(metadata.LOGICAL_TASK_KEY, ""),
             execution_key=decision_key(tag.name),
             isolation=Isolation.PREFIX,  # anywhere above the input: the head may have moved
         )
     )
     if found is not None:
-        return PublishedDecision(found, workspace, decided.get(PREFIX, ""))
+        return PublishedDecision(found, workspace, decided.get(metadata.PREFIX, ""))
     return OpenDecision(workspace.branch) if walk.head.commit == workspace.ref else None
 
 
@@ -160,7 +150,7 @@ async def _adopt(
     That need not be the decision: one may have been removed and made again since.
     """
     found = published.record
-    staged = found.metadata.get(STAGING_COMMIT, decided)
+    staged = found.metadata.get(metadata.STAGING_COMMIT, decided)
     record = await ports.lakefs.commits.read(target.workspace.repository, staged)
     decision = await decision_of(ports, attempt, target, record, input_ref=published.workspace.ref)
     attempt.leftovers.decided = True

@@ -2,11 +2,14 @@
 
 The order of steps is the specification's; what each step decides is the domain's. One except
 turns whatever ended the attempt into a status, one pass cleans, nothing else is caught here.
+
+A workspace is a local directory or Spark's. Each step is a method of the value that the step before
+has made, so none can be called too early: open -> `run` -> `compare` -> `stage`. What was staged
+goes to `check_staged` of what has run, which knows where the checks can see it.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import cast
 
 from perago.app.attempt.agree import SettledDecision, agree
 from perago.app.attempt.choose_target import choose_target
@@ -20,19 +23,22 @@ from perago.app.attempt.complete import (
 )
 from perago.app.attempt.context import Attempt, AttemptPorts, Target
 from perago.app.attempt.ending import HANDED_BACK, end_of_failure, what_failed
-from perago.app.attempt.facts import read_first_walk
-from perago.app.attempt.local_workspace import open_local_workspace, recover_outcome
-from perago.app.attempt.publish import Finished, finish_decision, publish
+from perago.app.attempt.local_workspace import (
+    LocalRan,
+    open_local_workspace,
+    recover_outcome,
+)
+from perago.app.attempt.publish import Finished, finish_decision, publish, read_first_walk
 from perago.app.attempt.resume import find_decision_on_other_input, resume
-from perago.app.attempt.spark_workspace import open_spark_workspace
-from perago.app.attempt.workspace import Opened, Ran, produce_freely
+from perago.app.attempt.spark_workspace import SparkRan, open_spark_workspace
+from perago.app.attempt.task_function import produce_freely
 from perago.app.authoring.envelope import read_params, read_workspace_input, workspace_task_output
 from perago.app.authoring.failure import error_code
 from perago.app.authoring.prefix_template import resolved_task
 from perago.app.authoring.workspace_spec import WorkspaceInput
 from perago.domain.attempt import AttemptStatus, Stale
 from perago.domain.errors import CompletionRefusedError, MadeGoodError, StaleAttemptError
-from perago.domain.logical_execution import BranchName, CommitId, RepositoryId, WorkspaceReference
+from perago.domain.lakefs import WorkspaceReference
 from perago.ports.conductor import AttemptEnd, HandBack, TerminalUpdate
 from perago.ports.task_body import Lease
 from perago.ports.workspace import Phase
@@ -56,23 +62,6 @@ class AttemptReport:
                 return HANDED_BACK
             case TerminalUpdate(status=status):
                 return str(status)
-
-
-@dataclass(frozen=True, slots=True)
-class GivenInput:
-    """The validated input; the workspace is None for a workspace-free task."""
-
-    params: Mapping[str, object]
-    workspace: WorkspaceInput | None
-
-    @property
-    def reference(self) -> WorkspaceReference:
-        """The workspace as a domain value."""
-        assert self.workspace is not None, "only workspace tasks have one"
-        given = self.workspace
-        return WorkspaceReference(
-            RepositoryId(given.repository), BranchName(given.branch), CommitId(given.ref)
-        )
 
 
 def ignore(error: Exception) -> None:
@@ -174,37 +163,35 @@ async def _end(
 async def _produce_output(ports: AttemptPorts, attempt: Attempt) -> Mapping[str, object]:
     """The output of a completed attempt; whatever goes wrong is raised."""
     given = read_input(attempt)
-    attempt = replace(attempt, task=resolved_task(attempt.task, given.params))
-    spec = attempt.task.workspace
-    if given.workspace is None or spec is None:
-        return await produce_freely(ports, attempt, given.params)
-    if spec.read_only:
-        await ports.lakefs.known.check(given.reference, ports.concurrency, writes=False)
-        ran = await _run_task_function(ports, attempt, given, None)
+    attempt = replace(attempt, task=resolved_task(attempt.task, attempt.params))
+    if given is None:
+        return await produce_freely(ports, attempt)
+    workspace = given.as_value()
+    if attempt.spec.read_only:
+        await ports.lakefs.known.check(workspace, ports.concurrency, writes=False)
+        ran = await _run_task_function(ports, attempt, workspace, None)
         await ran.drop_writes()
-        return workspace_output(given, Finished(given.reference.ref, ran.result))
-    target, earlier = await choose_target(ports, attempt, given.reference, spec, given.params)
+        return workspace_task_output(given, workspace.ref, ran.result)
+    target = await choose_target(ports, attempt, workspace)
     finished = None
-    if earlier.others:
+    if target.others:
         # A retry may get another input than its predecessor. What that one decided and published
         # is the output, because one task must not publish twice.
-        finished = await find_decision_on_other_input(
-            ports, attempt, target, given.params, earlier.others
-        )
-    if finished is None and earlier.decided is not None:
+        finished = await find_decision_on_other_input(ports, attempt, target)
+    if finished is None and target.decided is not None:
         # An earlier attempt decided on a commit before it died. Running the task function again
         # could produce another tree, and two trees for one execution must never be published.
-        finished = await resume(ports, attempt, target, earlier.decided)
+        finished = await resume(ports, attempt, target, target.decided)
     if finished is None:
-        finished = await _produce_publication(ports, attempt, target, given)
-    return workspace_output(given, finished)
+        finished = await _produce_publication(ports, attempt, target)
+    # The result was checked where it came from: the body's as it returned, a stored one as it was
+    # read. Of the input workspace only `ref` changes.
+    return workspace_task_output(given, finished.ref, finished.result)
 
 
-async def _produce_publication(
-    ports: AttemptPorts, attempt: Attempt, target: Target, given: GivenInput
-) -> Finished:
+async def _produce_publication(ports: AttemptPorts, attempt: Attempt, target: Target) -> Finished:
     """Run the task function, compare, stage, check what was staged, decide, publish."""
-    ran = await _run_task_function(ports, attempt, given, target)
+    ran = await _run_task_function(ports, attempt, target.workspace, target)
     compared = await ran.compare(target)
     if compared.changed:
         await check_attempt(ports, attempt)  # before anything is uploaded for a lost attempt
@@ -229,50 +216,30 @@ async def _produce_publication(
 
 
 async def _run_task_function(
-    ports: AttemptPorts, attempt: Attempt, given: GivenInput, target: Target | None
-) -> Ran:
-    """Show the input commit, then guardrails, task function, guardrails.
+    ports: AttemptPorts, attempt: Attempt, workspace: WorkspaceReference, target: Target | None
+) -> LocalRan | SparkRan:
+    """Show the input commit, then guardrails, task function, guardrails; read-only without target.
 
     Where the function of this execution ended on this host and its worker died after it, only the
     guardrails that follow it are left to do.
     """
-    ran: Ran | None = await recover_outcome(ports, attempt, target, given.params)
+    ran: LocalRan | SparkRan | None = await recover_outcome(ports, attempt, target)
     if ran is None:
-        opened = await open_workspace(ports, attempt, given.reference, target)
+        opened = (
+            await open_spark_workspace(ports, attempt, workspace, target)
+            if attempt.task.on_spark
+            else await open_local_workspace(ports, attempt, workspace, target)
+        )
         await opened.check()
-        ran = await opened.run(given.params)
+        ran = await opened.run()
     await ran.check()
     return ran
 
 
-async def open_workspace(
-    ports: AttemptPorts, attempt: Attempt, workspace: WorkspaceReference, target: Target | None
-) -> Opened:
-    """Show the input commit in the way that the task's annotation asks for.
-
-    Without a target the task is read-only.
-    """
-    if attempt.task.on_spark:
-        return await open_spark_workspace(ports, attempt, workspace, target)
-    return await open_local_workspace(ports, attempt, workspace, target)
-
-
-def read_input(attempt: Attempt) -> GivenInput:
-    """Validate envelope and parameters before anything is moved."""
-    data = attempt.record.input_data
-    workspace = None
-    strict = attempt.settings.strict_input
-    if attempt.task.has_workspace:
-        workspace = read_workspace_input(data, strict=strict)
+def read_input(attempt: Attempt) -> WorkspaceInput | None:
+    """Validate envelope and parameters before anything is moved; no workspace for a free task."""
+    data, strict = attempt.record.input_data, attempt.settings.strict_input
+    has_workspace = attempt.task.has_workspace
+    workspace = read_workspace_input(data, strict=strict) if has_workspace else None
     read_params(attempt.task, data, strict=strict)
-    params = cast("Mapping[str, object]", data["params"])  # validated above
-    return GivenInput(params, workspace)
-
-
-def workspace_output(given: GivenInput, finished: Finished) -> Mapping[str, object]:
-    """Input workspace with only `ref` changed, and the result.
-
-    It was checked where it came from: the body's as it returned, a stored one as it was read.
-    """
-    assert given.workspace is not None, "only workspace tasks publish"
-    return workspace_task_output(given.workspace, finished.ref, finished.result)
+    return workspace

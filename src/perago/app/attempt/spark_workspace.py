@@ -7,37 +7,35 @@ to the private branch. Everything after that is as if Spark had written there it
 import shutil
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 
-from perago.app.attempt.check_staged import Returned, Shown, call_checks
+from perago.app.attempt import stage
 from perago.app.attempt.complete import check_attempt, delete_staging
 from perago.app.attempt.context import Attempt, AttemptPorts, Target
-from perago.app.attempt.facts import refuse_dirty_target
-from perago.app.attempt.local_workspace import call_body
+from perago.app.attempt.effects import refuse_dirty_target
 from perago.app.attempt.patience import LAKEFS
-from perago.app.attempt.stage import (
-    commit_pieces,
-    commit_plainly,
-    commit_written,
-    open_staging,
-    refuse_unless_on_input,
-    upload,
-)
+from perago.app.attempt.task_function import Returned, Shown, call_body, call_checks
 from perago.app.authoring.guardrails import check_guardrails_on_listing
-from perago.app.authoring.workspace_spec import WorkspaceSpec
 from perago.domain.attempt import ExecutionId
 from perago.domain.errors import PATHS_NAMED_MAX, OutsidePrefixError, PublicationRefusedError
-from perago.domain.key_ranges import JobFiles, manifest_job, parse_manifest
-from perago.domain.logical_execution import (
+from perago.domain.key_ranges import (
+    JobFiles,
+    is_foreign_write,
+    is_job_litter,
+    manifest_job,
+    parse_manifest,
+)
+from perago.domain.lakefs import (
     BranchName,
     CommitId,
     RepositoryId,
     StagedReference,
     WorkspaceReference,
 )
-from perago.domain.names import is_foreign_write, is_job_litter
 from perago.domain.paths import is_reserved_object, listing_prefix
+from perago.domain.sync_plan import batched
 from perago.ports.asking import pages
 from perago.ports.lakefs import Change, ChangeKind, ChangePage
 from perago.ports.objects import DELETE_PATHS_MAX
@@ -46,9 +44,15 @@ from perago.ports.workspace import (
     Materialised,
     Phase,
     SparkRoots,
-    StagingArea,
     WorkspaceSource,
 )
+
+LITTER_KEPT_MAX = 10_000  # paths in memory; more are deleted before the next page is asked for
+COMMITS_MAX = 5
+"""Spark tasks that were given up may still write after a commit; the next commit removes that. A
+branch that is written to after five of them has a writer that does not end: the attempt fails."""
+AskForChanges: TypeAlias = Callable[[str], Awaitable[ChangePage]]
+"""Answers the page of changes after a path."""
 
 
 @dataclass(slots=True)
@@ -70,7 +74,7 @@ class SparkFiles:
         self._output = await self._materialise("output")
         return self._root("input"), self._root("output")
 
-    async def store(self, branch: BranchName) -> None:
+    async def store(self, branch: stage.StagingBranch) -> None:
         """Bring what Spark changed onto the private branch, uncommitted."""
         assert self._output is not None, "fetched before"
         pipeline, output = self.ports.lakefs.pipeline, self._output
@@ -79,11 +83,7 @@ class SparkFiles:
         await self.ports.directories.check(self.directory, self.execution_id)
         plan = await pipeline.plan(output)
         await self.ports.directories.check(self.directory, self.execution_id)
-        workspace = self.workspace
-        area = StagingArea(
-            StagedReference(workspace.repository, branch, workspace.ref), self.prefix
-        )
-        await upload(self.ports, output, plan, area)
+        await branch.upload(output, plan)
 
     async def fetch_staged(self, commit: CommitId) -> str:
         """Bring the staged commit down beside the two: the output may hold litter of jobs."""
@@ -123,9 +123,6 @@ def remove_litter(root: Path) -> None:
                 path.unlink()
 
 
-LITTER_KEPT_MAX = 10_000  # paths in memory; more are deleted before the next page is asked for
-
-
 @dataclass(slots=True)
 class Swept:
     """What a body left on its branch."""
@@ -151,10 +148,6 @@ class Swept:
             self.changed += 1
 
 
-AskForChanges: TypeAlias = Callable[[str], Awaitable[ChangePage]]
-"""Answers the page of changes after a path."""
-
-
 @dataclass(slots=True)
 class BranchSweep:
     """Looks at one private branch: before its commit at what is not committed, then at all of it.
@@ -164,20 +157,14 @@ class BranchSweep:
     the input and the staged commit, by whomever that was committed.
     """
 
-    ports: AttemptPorts
-    workspace: WorkspaceReference
-    branch: BranchName
-    prefix: str
+    branch: stage.StagingBranch
     _named: dict[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
     """What manifests have named so far, by job: they are deleted when they have been read."""
 
     async def uncommitted(self) -> Swept:
         """Delete litter that is not committed, count changes; raise when any is foreign."""
-        workspace = self.workspace
-        commits = self.ports.lakefs.commits
-        return await self._sweep(
-            lambda after: commits.uncommitted_page(workspace.repository, self.branch, after=after)
-        )
+        branch, ask = self.branch, self.branch.ports.lakefs.commits.uncommitted_page
+        return await self._sweep(lambda after: ask(branch.repository, branch.name, after=after))
 
     async def committed(self, commit: CommitId) -> Swept:
         """The same for everything in which a commit of the branch differs from the input.
@@ -185,13 +172,9 @@ class BranchSweep:
         Litter is deleted from the branch and not from the commit: where there was some, another
         commit has to follow.
         """
-        workspace = self.workspace
-        commits = self.ports.lakefs.commits
-        return await self._sweep(
-            lambda after: commits.diff_page(
-                workspace.repository, workspace.ref, commit, prefix="", after=after
-            )
-        )
+        workspace, diff = self.branch.target.workspace, self.branch.ports.lakefs.commits.diff_page
+        ask = partial(diff, workspace.repository, workspace.ref, commit, prefix="")
+        return await self._sweep(lambda after: ask(after=after))
 
     async def _sweep(self, ask: AskForChanges) -> Swept:
         """Litter that the input commit has already is left as the body left it."""
@@ -202,37 +185,36 @@ class BranchSweep:
                 if added and is_job_litter(change.path):
                     litter.append(change.path)
                 elif not (added and jobs.take(change.path)):
-                    swept.count(change, self.prefix)
+                    swept.count(change, self.branch.target.prefix)
             if len(litter) > LITTER_KEPT_MAX or not page.more:
                 await self._delete(litter)
                 swept.litter += len(litter)
                 litter = []
         await self._settle_jobs(jobs, swept)
         if swept.foreign:
-            raise OutsidePrefixError(self.prefix, swept.foreign)
+            raise OutsidePrefixError(self.branch.target.prefix, swept.foreign)
         return swept
 
     async def _settle_jobs(self, jobs: JobFiles, swept: Swept) -> None:
         """Keep what manifests name; delete the rest and the manifests themselves."""
-        objects, repository = self.ports.lakefs.objects, self.workspace.repository
+        branch, read = self.branch, self.branch.ports.lakefs.objects.read
         for job, path in jobs.manifests.items():
-            names = parse_manifest(await objects.read(repository, self.branch, path))
+            names = parse_manifest(await read(branch.repository, branch.name, path))
             self._named[job] = names | self._named.get(job, frozenset())
         losers = list(jobs.losers(self._named))
         lost = set(losers)
         for paths in jobs.files.values():
             for path in paths:
                 if path not in lost:
-                    swept.count(Change(path, ChangeKind.ADDED), self.prefix)
+                    swept.count(Change(path, ChangeKind.ADDED), branch.target.prefix)
         rest = [*losers, *jobs.manifests.values()]
         await self._delete(rest)
         swept.litter += len(rest)
 
     async def _delete(self, paths: list[str]) -> None:
-        for start in range(0, len(paths), DELETE_PATHS_MAX):
-            batch = paths[start : start + DELETE_PATHS_MAX]
-            objects = self.ports.lakefs.objects
-            await objects.delete_many(self.workspace.repository, self.branch, batch)
+        branch, objects = self.branch, self.branch.ports.lakefs.objects
+        for batch in batched(paths, DELETE_PATHS_MAX):
+            await objects.delete_many(branch.repository, branch.name, batch)
 
 
 async def list_workspace(
@@ -254,38 +236,28 @@ async def list_workspace(
     }
 
 
-COMMITS_MAX = 5
-"""Spark tasks that were given up may still write after a commit; the next commit removes that. A
-branch that is written to after five of them has a writer that does not end: the attempt fails."""
-
-
 @dataclass(frozen=True, slots=True)
 class SparkCompared:
     """A private branch after it was swept, and whether anything is left to publish."""
 
-    ports: AttemptPorts
-    attempt: Attempt
-    target: Target
-    branch: BranchName
+    branch: stage.StagingBranch
     sweep: BranchSweep
     changed: bool
     result: Mapping[str, object]
 
     async def stage(self) -> StagedReference:
         """Commit, and judge what was committed: whatever came late is removed in another one."""
-        ports, attempt, branch = self.ports, self.attempt, self.branch
-        noop = not self.changed
-        await commit_pieces(ports, attempt, self.target, branch, self.result)
+        branch = self.branch
+        stored = stage.stored_result(branch.target, self.result)
+        await branch.commit_pieces(stored)
         for _ in range(COMMITS_MAX):
-            staged = await commit_written(
-                ports, attempt, self.target, branch, self.result, noop=noop
-            )
+            staged = await branch.commit_written(stored, noop=not self.changed)
             swept = await self.sweep.committed(staged.commit)
             # `compare` said whether anything changed, and the no-op and the checks follow from it.
             # A commit for which a late write has turned that answer over must not be published.
             if swept.litter == 0 and swept.has_changes is self.changed:
                 return staged
-        text = f"{branch} is still written to after the task function has ended"
+        text = f"{branch.name} is still written to after the task function has ended"
         text = f"{text}; nothing was published"
         raise PublicationRefusedError(text, code="PRG-K007")
 
@@ -297,7 +269,7 @@ class SparkRan:
     ports: AttemptPorts
     attempt: Attempt
     workspace: WorkspaceReference
-    branch: BranchName | None
+    branch: stage.StagingBranch | None
     returned: Returned
     files: SparkFiles | None
 
@@ -326,7 +298,7 @@ class SparkRan:
 
     async def check(self) -> None:
         """Judge a listing of the private branch."""
-        ref = self.workspace.ref if self.branch is None else self.branch
+        ref = self.workspace.ref if self.branch is None else self.branch.name
         await _check_listing(self.ports, self.attempt, self.workspace, ref, "post")
 
     async def drop_writes(self) -> None:
@@ -341,21 +313,18 @@ class SparkRan:
         ports, branch, workspace = self.ports, self.branch, self.workspace
         # A Spark task function holds keys that could write to the target itself: refused as well.
         await refuse_dirty_target(ports, workspace.repository, workspace.branch)
-        sweep = BranchSweep(ports, workspace, branch, target.prefix)
+        sweep = BranchSweep(branch)
         swept = await sweep.uncommitted()
-        head = await ports.lakefs.branches.head(workspace.repository, branch)
+        head = await ports.lakefs.branches.head(workspace.repository, branch.name)
         if head.commit != workspace.ref:  # the body has committed on its branch itself
-            await refuse_unless_on_input(ports, workspace, head.commit)
-            commit = await commit_plainly(ports, self.attempt, target, branch)
-            swept = await sweep.committed(commit)
+            await stage.refuse_unless_on_input(ports, workspace, head.commit)
+            swept = await sweep.committed(await branch.commit())
         facts = {"changed": swept.changed, "deleted": swept.removed, "litter": swept.litter}
         ports.progress.phase(Phase.COMPARED, facts)
         if not swept.has_changes and not target.level.shape.decides_by_tag:
-            await delete_staging(ports, workspace.repository, branch)
+            await delete_staging(ports, workspace.repository, branch.name)
             self.attempt.leftovers.staging = None
-        return SparkCompared(
-            ports, self.attempt, target, branch, sweep, swept.has_changes, self.result
-        )
+        return SparkCompared(branch, sweep, swept.has_changes, self.result)
 
 
 @dataclass(frozen=True, slots=True)
@@ -372,14 +341,14 @@ class SparkOpened:
         """Judge a listing of the input commit."""
         await _check_listing(self.ports, self.attempt, self.workspace, self.workspace.ref, "pre")
 
-    async def run(self, params: Mapping[str, object]) -> SparkRan:
+    async def run(self) -> SparkRan:
         """Attempt fence, private branch, body: a stale attempt must not even make a branch."""
         branch = None
         if self.target is not None:
             await check_attempt(self.ports, self.attempt)
-            branch = await open_staging(self.ports, self.attempt, self.target)
-        roots = await self._roots(branch)
-        returned = await call_body(self.ports, self.attempt, params, roots, self.workspace)
+            branch = await stage.open_staging(self.ports, self.attempt, self.target)
+        roots = await self._roots(None if branch is None else branch.name)
+        returned = await call_body(self.ports, self.attempt, roots, self.workspace)
         if self.files is not None and branch is not None:
             await self.files.store(branch)
         return SparkRan(self.ports, self.attempt, self.workspace, branch, returned, self.files)
@@ -395,7 +364,7 @@ class SparkOpened:
         return SparkRoots(
             repository=workspace.repository,
             input_ref=workspace.ref,
-            prefix=_spec(self.attempt).prefix,
+            prefix=self.attempt.spec.prefix,
             input_root=input_root,
             output_root=output_root,
             staging_branch=branch,
@@ -413,7 +382,7 @@ async def open_spark_workspace(
     attempt.leftovers.directory = directory
     files = None
     if ports.spark_gateway is None:
-        prefix = _spec(attempt).prefix
+        prefix = attempt.spec.prefix
         files = SparkFiles(ports, workspace, prefix, directory, attempt.execution_id)
     return SparkOpened(ports, attempt, workspace, target, files)
 
@@ -421,15 +390,9 @@ async def open_spark_workspace(
 async def _check_listing(
     ports: AttemptPorts, attempt: Attempt, workspace: WorkspaceReference, ref: str, phase: str
 ) -> None:
-    spec = _spec(attempt)
-    guardrails = spec.pre if phase == "pre" else spec.post
+    guardrails = attempt.spec.pre if phase == "pre" else attempt.spec.post
     if guardrails:
-        paths = await list_workspace(ports, workspace.repository, ref, spec.prefix)
+        paths = await list_workspace(ports, workspace.repository, ref, attempt.spec.prefix)
         check_guardrails_on_listing(paths, guardrails, phase)
     done = Phase.PRE_CHECKED if phase == "pre" else Phase.POST_CHECKED
     ports.progress.phase(done, {"guardrails": len(guardrails)})
-
-
-def _spec(attempt: Attempt) -> WorkspaceSpec:
-    assert attempt.task.workspace is not None, "only workspace tasks come here"
-    return attempt.task.workspace

@@ -3,16 +3,17 @@
 And the comparisons of commits: what one changes, and whether a merge made what it had to.
 """
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
+from functools import partial
 
 from perago.app.attempt.context import Attempt, AttemptPorts, Target
 from perago.app.attempt.patience import LAKEFS
 from perago.domain.attempt import AttemptSnapshot
 from perago.domain.commit_metadata import NOOP, TRY, commit_message, try_metadata
-from perago.domain.errors import FenceNotTrustedError, PublicationRefusedError
-from perago.domain.logical_execution import (
+from perago.domain.errors import PATHS_NAMED_MAX, FenceNotTrustedError, PublicationRefusedError
+from perago.domain.lakefs import (
     NO_METADATA,
     BranchName,
     CommitId,
@@ -20,9 +21,9 @@ from perago.domain.logical_execution import (
     RepositoryId,
     StagedReference,
     WorkspaceReference,
-    is_staging_branch_of,
 )
-from perago.domain.outcome import split_result
+from perago.domain.names import is_staging_branch_of, scratch_branch
+from perago.domain.outcome import StoredResult, split_result
 from perago.domain.paths import (
     ACTIONS_PREFIX,
     is_reserved_object,
@@ -36,111 +37,131 @@ from perago.ports.errors import BranchExistsError, NothingToCommitError, Outcome
 from perago.ports.lakefs import Change, ChangeKind, CommitRequest
 from perago.ports.workspace import Materialised, Phase, StagingArea, TransferCounts
 
-
-async def stage_changes(
-    ports: AttemptPorts,
-    attempt: Attempt,
-    target: Target,
-    materialised: Materialised,
-    plan: SyncPlan,
-    result: Mapping[str, object],
-) -> StagedReference:
-    """Create the branch, bring the plan onto it, verify it, commit it.
-
-    Under `settled` the commit carries the result, so that a retry can finish without the body.
-    """
-    own, below = _stored(target, result)
-    branch = await open_staging(ports, attempt, target)
-    await _commit_below(ports, attempt, target, branch, below)
-    workspace = target.workspace
-    area = StagingArea(StagedReference(workspace.repository, branch, workspace.ref), target.prefix)
-    counts = await upload(ports, materialised, plan, area)
-    await ports.lakefs.pipeline.verify(materialised, plan, area)
-    commit = await _commit(ports, attempt, target, branch, own, empty=False)
-    facts = {
-        "branch": branch,
-        "commit": commit,
-        "objects": counts.objects,
-        "bytes": counts.bytes,
-        "transfer_requests": counts.requests,
-    }
-    ports.progress.phase(Phase.STAGED, facts)
-    return StagedReference(workspace.repository, branch, commit)
+STAGED_COMMITS_MAX = 1000
+"""One page of a walk. A result has at most 25 pieces below it; a Spark body may commit as well."""
+FOREIGN_COMMIT = "PRG-F025"
 
 
-async def stage_nothing(
-    ports: AttemptPorts, attempt: Attempt, target: Target, result: Mapping[str, object]
-) -> StagedReference:
-    """The decision of an unchanged workspace: an empty commit that is never merged."""
-    own, below = _stored(target, result)
-    branch = await open_staging(ports, attempt, target)
-    await _commit_below(ports, attempt, target, branch, below)
-    commit = await _commit(ports, attempt, target, branch, {**own, NOOP: "true"}, empty=True)
-    ports.progress.phase(Phase.STAGED, {"branch": branch, "commit": commit, "noop": True})
-    return StagedReference(target.workspace.repository, branch, commit)
+def stored_result(target: Target, result: Mapping[str, object]) -> StoredResult:
+    """The result as commits carry it, where a retry has to find it there."""
+    decides = target.level.shape.decides_by_tag
+    return split_result(result) if decides else StoredResult(NO_METADATA)
 
 
-async def commit_plainly(
-    ports: AttemptPorts, attempt: Attempt, target: Target, branch: BranchName
-) -> CommitId:
-    """Commit what the task function wrote on an open branch, if anything, without metadata."""
-    return await _commit(ports, attempt, target, branch, NO_METADATA, empty=True)
+@dataclass(frozen=True, slots=True)
+class StagingBranch:
+    """The private branch of an execution, open for what its attempt changes."""
 
+    ports: AttemptPorts
+    attempt: Attempt
+    target: Target
+    name: BranchName
 
-async def commit_pieces(
-    ports: AttemptPorts,
-    attempt: Attempt,
-    target: Target,
-    branch: BranchName,
-    result: Mapping[str, object],
-) -> None:
-    """Commit the pieces of a large result on an open branch; the first takes changes along."""
-    _, below = _stored(target, result)
-    await _commit_below(ports, attempt, target, branch, below)
+    @property
+    def repository(self) -> RepositoryId:
+        """The repository of the target."""
+        return self.target.workspace.repository
 
+    @property
+    def area(self) -> StagingArea:
+        """Where the pipeline writes."""
+        return StagingArea(self._at(self.target.workspace.ref), self.target.prefix)
 
-async def commit_written(
-    ports: AttemptPorts,
-    attempt: Attempt,
-    target: Target,
-    branch: BranchName,
-    result: Mapping[str, object],
-    *,
-    noop: bool,
-) -> StagedReference:
-    """Commit what the task function wrote on an open branch, or that it wrote nothing.
+    async def upload(self, materialised: Materialised, plan: SyncPlan) -> TransferCounts:
+        """Bring a plan onto the branch; a repetition moves only what is not there yet."""
+        left = plan
 
-    It may be empty: the pieces of the result, or the body, may have committed the changes. The
-    tree of the last commit is what is published.
-    """
-    own, _ = _stored(target, result)
-    extra = {**own, NOOP: "true"} if noop else own
-    commit = await _commit(ports, attempt, target, branch, extra, empty=True)
-    ports.progress.phase(Phase.STAGED, {"branch": branch, "commit": commit, "noop": noop})
-    return StagedReference(target.workspace.repository, branch, commit)
+        async def transfer() -> TransferCounts:
+            return await self.ports.lakefs.pipeline.transfer(materialised, left, self.area)
 
+        async def look() -> TransferCounts | None:
+            nonlocal left
+            left = await self._not_there(plan)
+            return None
 
-def _stored(
-    target: Target, result: Mapping[str, object]
-) -> tuple[Mapping[str, str], Sequence[Mapping[str, str]]]:
-    if not target.level.shape.decides_by_tag:
-        return NO_METADATA, ()
-    stored = split_result(result)
-    return stored.metadata, stored.below
+        return await self.ports.patience.until_done(LAKEFS, "the upload", transfer, look)
 
+    async def commit_pieces(self, stored: StoredResult) -> None:
+        """Commit the pieces of a large result under the staged one; the first takes changes along.
 
-async def open_staging(ports: AttemptPorts, attempt: Attempt, target: Target) -> BranchName:
-    """Record the name first: whatever dies after this line, GC finds the branch."""
-    workspace = target.workspace
-    branch = attempt.staging_branch
-    if attempt.leftovers.directory is not None:
-        await ports.directories.record_staging(
-            attempt.leftovers.directory, workspace.repository, branch
+        Under `settled` the commit carries the result, so that a retry can finish without the body.
+        """
+        for piece in stored.below:
+            await self.commit(piece)
+
+    async def commit_changes(self, stored: StoredResult, counts: TransferCounts) -> StagedReference:
+        """Commit what was uploaded."""
+        commit = await self.commit(stored.metadata, empty=False)
+        moved = {"objects": counts.objects, "bytes": counts.bytes}
+        facts = {"branch": self.name, "commit": commit, **moved}
+        self.ports.progress.phase(Phase.STAGED, {**facts, "transfer_requests": counts.requests})
+        return self._at(commit)
+
+    async def commit_written(self, stored: StoredResult, *, noop: bool) -> StagedReference:
+        """Commit what the task function wrote on the branch, or that it wrote nothing.
+
+        It may be empty: the pieces of the result, or the body, may have committed the changes. The
+        tree of the last commit is what is published; that of a no-op is never merged.
+        """
+        extra = {**stored.metadata, NOOP: "true"} if noop else stored.metadata
+        commit = await self.commit(extra)
+        facts = {"branch": self.name, "commit": commit, "noop": noop}
+        self.ports.progress.phase(Phase.STAGED, facts)
+        return self._at(commit)
+
+    async def commit(
+        self, extra: Mapping[str, str] = NO_METADATA, *, empty: bool = True
+    ) -> CommitId:
+        """Commit what is there; only changes that were uploaded may not be empty."""
+        request = CommitRequest(
+            repository=self.repository,
+            branch=self.name,
+            message=commit_message(self.attempt.row, TRY),
+            metadata=try_metadata(self.target.identity(self.attempt), extra),
+            allow_empty=empty,
         )
-    attempt.leftovers.staging = (workspace.repository, branch)
-    ports.progress.phase(Phase.STAGING, {"repository": workspace.repository, "branch": branch})
-    await create_private_branch(ports, workspace.repository, branch, workspace.ref)
-    return branch
+        return await commit_on_private_branch(self.ports, self.attempt, request)
+
+    def _at(self, commit: CommitId) -> StagedReference:
+        return StagedReference(self.repository, self.name, commit)
+
+    async def _not_there(self, plan: SyncPlan) -> SyncPlan:
+        """The plan without the objects that the branch has, by path, size and MD5.
+
+        A deletion of what is gone changes nothing, so all of them stay. Spark's plans are tables on
+        the disk that only its own pipeline reads: they are moved again as a whole.
+        """
+        if not isinstance(plan.upload, tuple):
+            return plan
+        prefix, list_page = self.target.prefix, self.ports.lakefs.objects.list_page
+        listing = partial(list_page, self.repository, self.name, prefix=listing_prefix(prefix))
+        listed = pages(lambda after: listing(after=after))
+        there = {
+            entry.path: (md5_of_checksum(entry.checksum), entry.size)
+            async for page in listed
+            for entry in page.entries
+        }
+
+        def is_missing(facts: FileFacts) -> bool:
+            found = there.get(object_path(prefix, facts.path))
+            return found != (facts.checksum, facts.size)
+
+        return SyncPlan(
+            upload=tuple(facts for facts in plan.upload if is_missing(facts)),
+            copy=tuple((facts, source) for facts, source in plan.copy if is_missing(facts)),
+            delete=plan.delete,
+        )
+
+
+async def open_staging(ports: AttemptPorts, attempt: Attempt, target: Target) -> StagingBranch:
+    """Record the name first: whatever dies after this line, GC finds the branch."""
+    workspace, name, leftovers = target.workspace, attempt.staging_branch, attempt.leftovers
+    if leftovers.directory is not None:
+        await ports.directories.record_staging(leftovers.directory, workspace.repository, name)
+    leftovers.staging = (workspace.repository, name)
+    ports.progress.phase(Phase.STAGING, {"repository": workspace.repository, "branch": name})
+    await create_private_branch(ports, workspace.repository, name, workspace.ref)
+    return StagingBranch(ports, attempt, target, name)
 
 
 async def create_private_branch(
@@ -167,52 +188,19 @@ async def create_private_branch(
     await ports.patience.until_done(LAKEFS, f"branch {branch}", create)
 
 
-async def upload(
-    ports: AttemptPorts, materialised: Materialised, plan: SyncPlan, area: StagingArea
-) -> TransferCounts:
-    """Bring a plan onto the private branch; a repetition moves only what is not there yet."""
-    left = plan
+async def open_scratch(
+    ports: AttemptPorts, attempt: Attempt, repository: RepositoryId, base: CommitId
+) -> tuple[BranchName, bool]:
+    """The scratch branch of this execution on a head, and whether it is new.
 
-    async def transfer() -> TransferCounts:
-        return await ports.lakefs.pipeline.transfer(materialised, left, area)
-
-    async def look() -> TransferCounts | None:
-        nonlocal left
-        left = await _not_there(ports, plan, area)
-        return None
-
-    return await ports.patience.until_done(LAKEFS, "the upload", transfer, look)
-
-
-async def _not_there(ports: AttemptPorts, plan: SyncPlan, area: StagingArea) -> SyncPlan:
-    """The plan without the objects that the branch has, by path, size and MD5.
-
-    A deletion of what is gone changes nothing, so all of them stay. Spark's plans are tables on
-    the disk that only its own pipeline reads: they are moved again as a whole.
+    A second round on the same head finds the branch of the first.
     """
-    if not isinstance(plan.upload, tuple):
-        return plan
-    staged, outer = area.staged, listing_prefix(area.prefix)
-    listed = pages(
-        lambda after: ports.lakefs.objects.list_page(
-            staged.repository, staged.branch, prefix=outer, after=after
-        )
-    )
-    there = {
-        entry.path: (md5_of_checksum(entry.checksum), entry.size)
-        async for page in listed
-        for entry in page.entries
-    }
-
-    def is_missing(facts: FileFacts) -> bool:
-        found = there.get(object_path(area.prefix, facts.path))
-        return found != (facts.checksum, facts.size)
-
-    return SyncPlan(
-        upload=tuple(facts for facts in plan.upload if is_missing(facts)),
-        copy=tuple((facts, source) for facts, source in plan.copy if is_missing(facts)),
-        delete=plan.delete,
-    )
+    scratch = scratch_branch(attempt.staging_branch, base)
+    is_new = (repository, scratch) not in attempt.leftovers.scratch
+    if is_new:
+        attempt.leftovers.scratch.append((repository, scratch))
+        await create_private_branch(ports, repository, scratch, base)
+    return scratch, is_new
 
 
 async def commit_on_private_branch(
@@ -251,44 +239,6 @@ async def commit_on_private_branch(
     return made
 
 
-async def _commit_below(
-    ports: AttemptPorts,
-    attempt: Attempt,
-    target: Target,
-    branch: BranchName,
-    below: Sequence[Mapping[str, str]],
-) -> None:
-    """Pieces of a large result stand in empty commits under the staged one."""
-    for piece in below:
-        await _commit(ports, attempt, target, branch, piece, empty=True)
-
-
-async def _commit(
-    ports: AttemptPorts,
-    attempt: Attempt,
-    target: Target,
-    branch: BranchName,
-    extra: Mapping[str, str],
-    *,
-    empty: bool,
-) -> CommitId:
-    """Commit what is there; only a no-op and the pieces of a result may be empty."""
-    request = CommitRequest(
-        repository=target.workspace.repository,
-        branch=branch,
-        message=commit_message(attempt.row, TRY),
-        metadata=try_metadata(target.identity(attempt), extra),
-        allow_empty=empty,
-    )
-    return await commit_on_private_branch(ports, attempt, request)
-
-
-STAGED_COMMITS_MAX = 1000
-"""One page of a walk. A result has at most 25 pieces below it; a Spark body may commit as well."""
-
-CODE = "PRG-F025"
-
-
 async def refuse_unless_on_input(
     ports: AttemptPorts, workspace: WorkspaceReference, staged: CommitId
 ) -> None:
@@ -298,7 +248,7 @@ async def refuse_unless_on_input(
     )
     if not walk.reached:
         text = f"staged commit {staged} is not based on the input commit {workspace.ref}"
-        raise PublicationRefusedError(f"{text}; nothing was published", code=CODE)
+        raise PublicationRefusedError(f"{text}; nothing was published", code=FOREIGN_COMMIT)
 
 
 async def refuse_foreign_changes(
@@ -310,7 +260,9 @@ async def refuse_foreign_changes(
     )
     if path is not None:
         text = f"staged commit {staged} changes {path}, which is outside prefix {prefix} or"
-        raise PublicationRefusedError(f"{text} reserved; nothing was published", code=CODE)
+        raise PublicationRefusedError(
+            f"{text} reserved; nothing was published", code=FOREIGN_COMMIT
+        )
 
 
 # Behind every path below a prefix, so that a listing goes on after the prefix. One such character
@@ -345,13 +297,11 @@ async def first_difference_outside(
     return await first(after=inside + _END_OF_PREFIX)
 
 
-async def staged_changes(
-    ports: AttemptPorts, target: Target, staged: CommitId
+async def changes_below(
+    ports: AttemptPorts, repository: RepositoryId, left: CommitId, right: CommitId, prefix: str
 ) -> AsyncGenerator[Change]:
-    """The difference that lakeFS sees below the prefix between the input and a staged commit."""
-    workspace, outer = target.workspace, listing_prefix(target.prefix)
-    commits = ports.lakefs.commits
-    listed = all_changes(commits, workspace.repository, workspace.ref, staged, outer)
+    """The difference that lakeFS sees below a prefix, in order of path; nothing reserved."""
+    listed = all_changes(ports.lakefs.commits, repository, left, right, listing_prefix(prefix))
     async with aclosing(listed):
         async for change in listed:
             if not is_reserved_object(change.path):
@@ -364,14 +314,12 @@ async def find_removed(ports: AttemptPorts, target: Target, staged: CommitId) ->
     It is read from lakeFS and not handed on from the comparison, because a resumed attempt has
     compared nothing, and because a decision counts by what its commit is.
     """
-    async with aclosing(staged_changes(ports, target, staged)) as changes:
+    repository, ref = target.workspace.repository, target.workspace.ref
+    async with aclosing(changes_below(ports, repository, ref, staged, target.prefix)) as changes:
         async for change in changes:
             if change.kind is ChangeKind.REMOVED:
                 return change.path
     return None
-
-
-DIFFERENCES_NAMED_MAX = 5  # paths are long, and Conductor gets 500 characters of the reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -414,7 +362,7 @@ async def _difference(
     if (await commits.read(expected.repository, tree_of)).metarange == made.metarange:
         return None
     page = await commits.diff_page(
-        expected.repository, tree_of, made.commit, prefix="", amount=DIFFERENCES_NAMED_MAX
+        expected.repository, tree_of, made.commit, prefix="", amount=PATHS_NAMED_MAX
     )
     if not page.changes:  # the same tree, which lakeFS has written in other ranges
         return None
@@ -426,4 +374,4 @@ def refuse_foreign_branch(row: AttemptSnapshot, staged: CommitId, branch: str) -
     """It names a staging branch of this task: that one is deleted when the task has ended."""
     if not is_staging_branch_of(branch, row):
         text = f"staged commit {staged} names branch {branch!r}, expected one of this task"
-        raise PublicationRefusedError(f"{text}; nothing was published", code=CODE)
+        raise PublicationRefusedError(f"{text}; nothing was published", code=FOREIGN_COMMIT)

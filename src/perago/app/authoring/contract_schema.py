@@ -1,10 +1,12 @@
-"""Every model that a task's params and result are made of, and the names they declare.
+"""The models that a task's params and result are made of, and the JSON Schemas of its contract.
 
-Looks at annotations only; no schema is generated and no value is validated here.
+The first part walks annotations: which models there are, and which names they declare. The second
+writes pydantic's schemas as 0.6.1 registers them: without titles and docstrings, and without
+references, except to models that contain themselves. Validates no value.
 """
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Annotated, Any, Literal, cast, get_args, get_type_hints
 
 from pydantic import AliasChoices, AliasPath, BaseModel, RootModel, TypeAdapter
@@ -17,6 +19,18 @@ from typing_extensions import is_typeddict
 from perago.app.authoring.task_definition import TaskDefinition
 from perago.domain.errors import TaskDefinitionError
 
+Schema = dict[str, Any]
+Side = Literal["validation", "serialization"]
+
+_DEFINITION = "#/$defs/"
+_OBJECT_KEYS = frozenset({"type", "properties", "required", "additionalProperties"})
+# Where a schema holds other schemas; what is under any other keyword is data and stays as it is.
+_SCHEMA_KEYS = frozenset(
+    {"items", "additionalProperties", "contains", "not", "propertyNames", "contentSchema"}
+)
+_SCHEMA_LIST_KEYS = frozenset({"anyOf", "oneOf", "allOf", "prefixItems"})
+_SCHEMA_MAP_KEYS = frozenset({"properties", "patternProperties"})
+
 
 def task_models_with_config(task: TaskDefinition) -> list[type[BaseModel]]:
     """Models that carry a ConfigDict, which is not part of the task contract.
@@ -26,13 +40,15 @@ def task_models_with_config(task: TaskDefinition) -> list[type[BaseModel]]:
     return [
         model
         for model in _task_models(task)
-        if model.model_config and not _is_root(model) and not model.__module__.startswith("perago.")
+        if model.model_config
+        and not issubclass(model, RootModel)
+        and not model.__module__.startswith("perago.")
     ]
 
 
 def task_models_with_root_model(task: TaskDefinition) -> list[type[BaseModel]]:
     """Models that are a RootModel, which is refused."""
-    return [model for model in _task_models(task) if _is_root(model)]
+    return [model for model in _task_models(task) if issubclass(model, RootModel)]
 
 
 def validate_no_root_task_models(task: TaskDefinition) -> None:
@@ -100,10 +116,11 @@ def _walk(root: object, *, records: bool) -> Iterator[type[object]]:
     pending: list[object] = [root]
     while pending:
         annotation = pending.pop()
-        model = _plain_class(annotation)
-        if model is None:
-            pending += get_args(annotation)
-        elif model not in seen:
+        if not isinstance(annotation, type) or get_args(annotation):
+            pending += get_args(annotation)  # a form such as `list[int]`
+            continue
+        model = cast("type[object]", annotation)
+        if model not in seen:
             seen.add(model)
             if issubclass(model, BaseModel):
                 yield model
@@ -111,12 +128,6 @@ def _walk(root: object, *, records: bool) -> Iterator[type[object]]:
             elif records and (dataclasses.is_dataclass(model) or is_typeddict(model)):
                 yield model
                 pending += get_type_hints(model).values()
-
-
-def _plain_class(annotation: object) -> type[object] | None:
-    """Return the class an annotation is, or None for a form such as `list[int]`."""
-    is_class = isinstance(annotation, type) and not get_args(annotation)
-    return cast("type[object]", annotation) if is_class else None
 
 
 def _alias_names(alias: str | AliasPath | AliasChoices | None) -> Iterator[str]:
@@ -130,23 +141,6 @@ def _alias_names(alias: str | AliasPath | AliasChoices | None) -> Iterator[str]:
         case AliasChoices():
             for choice in alias.choices:
                 yield from _alias_names(choice)
-
-
-def _is_root(model: type[BaseModel]) -> bool:
-    return issubclass(model, RootModel)
-
-
-Schema = dict[str, Any]
-Side = Literal["validation", "serialization"]
-
-_DEFINITION = "#/$defs/"
-_OBJECT_KEYS = frozenset({"type", "properties", "required", "additionalProperties"})
-# Where a schema holds other schemas; what is under any other keyword is data and stays as it is.
-_SCHEMA_KEYS = frozenset(
-    {"items", "additionalProperties", "contains", "not", "propertyNames", "contentSchema"}
-)
-_SCHEMA_LIST_KEYS = frozenset({"anyOf", "oneOf", "allOf", "prefixItems"})
-_SCHEMA_MAP_KEYS = frozenset({"properties", "patternProperties"})
 
 
 class _ContractSchema(GenerateJsonSchema):
@@ -227,7 +221,7 @@ class _Inliner:
     def __init__(self, definitions: Mapping[str, Schema], *, allow_extra: bool) -> None:
         self._definitions = definitions
         self._allow_extra = allow_extra
-        self._recursive = frozenset(name for name in definitions if self._reaches(name, name))
+        self._recursive = frozenset(name for name in definitions if name in self._reached(name))
 
     def document(self, root: Schema) -> Schema:
         """Return one self-contained schema."""
@@ -239,60 +233,55 @@ class _Inliner:
         return inlined
 
     def _schema(self, schema: Schema) -> Schema:
-        reference = schema.get("$ref")
-        if isinstance(reference, str):
-            name = reference.removeprefix(_DEFINITION)
-            if name not in self._recursive:
-                beside = {key: value for key, value in schema.items() if key != "$ref"}
-                return self._schema({**self._definitions[name], **beside})
-        inlined = {key: self._keyword(key, value) for key, value in schema.items()}
+        name = _reference(schema)
+        if name is not None and name not in self._recursive:
+            beside = {key: value for key, value in schema.items() if key != "$ref"}
+            return self._schema({**self._definitions[name], **beside})
+        inlined = _with_schemas_below(schema, self._schema)
         inlined.pop("title", None)
         if "properties" in inlined:
             inlined["additionalProperties"] = self._allow_extra
         return inlined
 
-    def _keyword(self, key: str, value: object) -> object:
-        if key in _SCHEMA_KEYS and isinstance(value, dict):
-            return self._schema(cast("Schema", value))
-        if key in _SCHEMA_LIST_KEYS and isinstance(value, list):
-            return [self._any(each) for each in cast("list[object]", value)]
-        if key in _SCHEMA_MAP_KEYS and isinstance(value, dict):
-            named = cast("Schema", value)
-            return {name: self._any(each) for name, each in named.items()}
-        return value
+    def _reached(self, start: str) -> set[str]:
+        """The definitions that one refers to, and those that these refer to."""
+        found: set[str] = set()
+        pending = [self._definitions[start]]
 
-    def _any(self, schema: object) -> object:
-        return self._schema(cast("Schema", schema)) if isinstance(schema, dict) else schema
+        def note(schema: Schema) -> Schema:
+            pending.append(schema)
+            return schema
 
-    def _reaches(self, start: str, wanted: str) -> bool:
-        seen: set[str] = set()
-        pending = list(_references(self._definitions[start]))
         while pending:
-            name = pending.pop()
-            if name == wanted:
-                return True
-            if name not in seen:
-                seen.add(name)
-                pending += _references(self._definitions[name])
-        return False
+            schema = pending.pop()
+            name = _reference(schema)
+            if name is not None and name not in found:
+                found.add(name)
+                pending.append(self._definitions[name])
+            _with_schemas_below(schema, note)
+        return found
 
 
-def _references(schema: Schema) -> Iterator[str]:
-    """Names of the definitions that a schema refers to directly."""
+def _reference(schema: Schema) -> str | None:
+    """The name of the definition that a schema refers to."""
     reference = schema.get("$ref")
-    if isinstance(reference, str):
-        yield reference.removeprefix(_DEFINITION)
-    for below in _subschemas(schema):
-        yield from _references(below)
+    return reference.removeprefix(_DEFINITION) if isinstance(reference, str) else None
 
 
-def _subschemas(schema: Schema) -> Iterator[Schema]:
+def _with_schemas_below(schema: Schema, change: Callable[[Schema], Schema]) -> Schema:
+    """The schema with a change of each schema that it holds."""
+
+    def changed(value: object) -> object:
+        return change(cast("Schema", value)) if isinstance(value, dict) else value
+
+    found: Schema = {}
     for key, value in schema.items():
-        below: list[object] = []
+        found[key] = value
         if key in _SCHEMA_KEYS:
-            below = [value]
+            found[key] = changed(value)
         elif key in _SCHEMA_LIST_KEYS and isinstance(value, list):
-            below = cast("list[object]", value)
+            found[key] = [changed(each) for each in cast("list[object]", value)]
         elif key in _SCHEMA_MAP_KEYS and isinstance(value, dict):
-            below = list(cast("Schema", value).values())
-        yield from (cast("Schema", each) for each in below if isinstance(each, dict))
+            named = cast("Schema", value)
+            found[key] = {name: changed(each) for name, each in named.items()}
+    return found

@@ -1,8 +1,4 @@
-"""Attempts as the callbacks of 0.6.1 see them: any object with the right attributes.
-
-Translates such objects into the values the core compares. Reads no server. `CurrentAttempt` is what
-a task function asks, and `CheckpointTaker` copies what it keeps.
-"""
+"""What a task function asks of the attempt that it runs in: ids, progress, checkpoints, changes."""
 
 import logging
 import threading
@@ -16,84 +12,8 @@ from pathlib import Path
 from typing import Any, final
 
 from perago.app.authoring.checkpoint_copies import note_text, put_copy, survey
-from perago.domain import logical_execution as staging
-from perago.domain.attempt import AttemptSnapshot, AttemptStatus, ExecutionId, Stale, compare_narrow
-from perago.domain.errors import ChangesRefusedError, CheckpointRefusedError, StaleAttemptError
+from perago.domain.errors import ChangesRefusedError, CheckpointRefusedError
 from perago.ports.task_body import ChangedPaths, CheckpointTerms
-
-_STATUSES = frozenset(each.value for each in AttemptStatus)
-
-
-@dataclass(frozen=True)
-class StagedWorkspace:
-    """A staged commit with the branch that keeps it."""
-
-    repository: str
-    branch: str
-    commit: str
-
-
-@dataclass(frozen=True)
-class TaskExecutionContext:
-    """One execution of an attempt; attributes it does not have are those of the attempt."""
-
-    attempt: Any
-    execution_id: str
-
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401  # whatever the attempt has
-        return getattr(self.attempt, name)
-
-
-def staging_branch_name(task: object) -> str:
-    """Name the staging branch of an execution given as an object."""
-    execution_id = ExecutionId(str(_required(task, "execution_id")))
-    return staging.staging_branch_name(snapshot_of(task), execution_id)
-
-
-def snapshot_of(task: object) -> AttemptSnapshot:
-    """The attempt that an object describes."""
-    return AttemptSnapshot(
-        workflow_id=str(_required(task, "workflow_instance_id")),
-        task_id=str(_required(task, "task_id")),
-        reference_name=str(_required(task, "reference_task_name")),
-        task_type=str(getattr(task, "task_def_name", "")),
-        status=AttemptStatus(str(getattr(task, "status", AttemptStatus.IN_PROGRESS))),
-        retry_count=_required(task, "retry_count"),
-        seq=_required(task, "seq"),
-        iteration=_required(task, "iteration"),
-    )
-
-
-def assert_current_attempt_snapshot(task: object, fresh: object) -> None:
-    """Raise `StaleAttemptError` unless `fresh` still shows the attempt `task` was polled as."""
-    status = str(_required(fresh, "status"))
-    polled = _identity(task, AttemptStatus.IN_PROGRESS)
-    if status not in _STATUSES:
-        verdict = Stale("status", AttemptStatus.IN_PROGRESS, status)
-        raise StaleAttemptError(polled.task_id, stale=verdict)
-    compared = compare_narrow(polled, _identity(fresh, AttemptStatus(status)))
-    if isinstance(compared, Stale):
-        raise StaleAttemptError(polled.task_id, stale=compared)
-
-
-def _identity(task: object, status: AttemptStatus) -> AttemptSnapshot:
-    return AttemptSnapshot(
-        workflow_id=_required(task, "workflow_instance_id"),
-        task_id=_required(task, "task_id"),
-        reference_name="",
-        task_type="",
-        status=status,
-        retry_count=_required(task, "retry_count"),
-    )
-
-
-def _required(task: object, name: str) -> Any:  # noqa: ANN401  # whatever the caller's object has
-    missing = object()
-    value = getattr(task, name, missing)
-    if value is missing:
-        raise AttributeError(f"task is missing required attribute {name}")
-    return value
-
 
 logger = logging.getLogger("perago.task")
 
@@ -338,7 +258,3 @@ def running(attempt: CurrentAttempt) -> Generator[CurrentAttempt]:
     finally:
         _in_this_process.remove(attempt)
         _current.reset(token)
-        # Threads that the function left behind still have the attempt: their calls do nothing now.
-        for each in (attempt.take, attempt.ask):
-            if isinstance(each, CheckpointTaker | ChangesAsker):
-                each.close()

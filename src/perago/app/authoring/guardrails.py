@@ -1,7 +1,8 @@
-"""One view of a workspace for guardrails: a directory on disk, or a listing of object paths.
+"""Guardrails: what an author may expect of a workspace, and whether it holds.
 
-Each directory is scanned at most once, and only when a guardrail asks for it. The attempt marker
-and the repository's reserved folder are invisible. Knows nothing of patterns or verdicts.
+The four functions declare, the model checks the path, and `check_guardrails` looks: at a directory
+on the disk, or at a listing of object paths. Each directory is scanned at most once, and only when
+a guardrail asks for it. The attempt marker and the repository's reserved folder are invisible.
 """
 
 import os
@@ -21,6 +22,82 @@ from perago.domain.errors import (
     TaskDefinitionError,
 )
 from perago.domain.paths import ACTIONS_PREFIX, ATTEMPT_MARKER
+
+DEFAULT_REQUIRE_GLOB_MIN_COUNT = 1  # a name and a value of 0.6.1
+_CODE = "PRG-T016"
+_REFUSED_SEGMENTS = frozenset({"", ".", ".."})
+_LEAVES_WORKSPACE = "workspace guardrail paths must be relative and must not contain '..'"
+_MAGIC = re.compile(r"[*?\[]")
+_VIOLATION = {"pre": PreGuardrailViolation, "post": PostGuardrailViolation}
+
+GuardrailKind = Literal["require_file", "require_dir", "require_glob", "forbid_glob"]
+_Count = Annotated[int, Field(ge=0)]
+
+
+class WorkspaceGuardrail(BaseModel):
+    """One declared expectation; made by the four functions below, not by hand."""
+
+    model_config = ConfigDict(frozen=True)
+
+    kind: GuardrailKind
+    path: str
+    min_count: _Count | None = None
+    max_count: _Count | None = None
+
+    @field_validator("path")
+    @classmethod
+    def _path_stays_inside(cls, path: str) -> str:
+        check_guardrail_text(path)
+        return path
+
+    @model_validator(mode="before")
+    @classmethod
+    def _require_glob_has_a_minimum(cls, values: object) -> object:
+        if not isinstance(values, dict):
+            return values
+        given = cast("dict[str, object]", values)
+        if given.get("kind") == "require_glob":
+            return {"min_count": DEFAULT_REQUIRE_GLOB_MIN_COUNT} | given
+        return given
+
+    @model_validator(mode="after")
+    def _bounds_fit(self) -> "WorkspaceGuardrail":
+        if self.kind != "require_glob":
+            if self.min_count is not None or self.max_count is not None:
+                raise TaskDefinitionError(f"{self.kind} does not accept count bounds", code=_CODE)
+        elif self.max_count is not None and (self.min_count or 0) > self.max_count:
+            raise TaskDefinitionError("guardrail min_count must be <= max_count", code=_CODE)
+        return self
+
+
+def require_file(path: str | os.PathLike[str]) -> WorkspaceGuardrail:
+    """Expect a file at `path`, relative to the prefix of the workspace."""
+    return WorkspaceGuardrail(kind="require_file", path=guardrail_path(path))
+
+
+def require_dir(path: str | os.PathLike[str]) -> WorkspaceGuardrail:
+    """Expect a directory at `path`, relative to the prefix of the workspace."""
+    return WorkspaceGuardrail(kind="require_dir", path=guardrail_path(path))
+
+
+def require_glob(
+    pattern: str | os.PathLike[str],
+    *,
+    min_count: int = DEFAULT_REQUIRE_GLOB_MIN_COUNT,
+    max_count: int | None = None,
+) -> WorkspaceGuardrail:
+    """Expect that `pattern` matches at least `min_count` and at most `max_count` entries."""
+    return WorkspaceGuardrail(
+        kind="require_glob",
+        path=guardrail_path(pattern),
+        min_count=min_count,
+        max_count=max_count,
+    )
+
+
+def forbid_glob(pattern: str | os.PathLike[str]) -> WorkspaceGuardrail:
+    """Expect that `pattern` matches nothing."""
+    return WorkspaceGuardrail(kind="forbid_glob", path=guardrail_path(pattern))
 
 
 class EntryKind(Enum):
@@ -139,7 +216,44 @@ def _kind_of(entry: os.DirEntry[str]) -> EntryKind:
     return EntryKind.FILE if entry.is_file() else EntryKind.OTHER
 
 
-_MAGIC = re.compile(r"[*?\[]")
+def check_guardrails(root: Path, guardrails: Sequence[WorkspaceGuardrail], phase: str) -> None:
+    """Check a workspace on disk; each directory is read at most once for all guardrails."""
+    check_guardrails_on_tree(DirectoryTree(root), guardrails, phase)
+
+
+def check_guardrails_on_listing(
+    paths: Iterable[str], guardrails: Sequence[WorkspaceGuardrail], phase: str
+) -> None:
+    """Check a workspace that is known by the relative paths of its files."""
+    check_guardrails_on_tree(ListingTree(paths), guardrails, phase)
+
+
+def check_guardrails_on_tree(
+    tree: WorkspaceTree, guardrails: Sequence[WorkspaceGuardrail], phase: str
+) -> None:
+    """Raise the violation of `phase` for the first guardrail that does not hold."""
+    for guardrail in guardrails:
+        finding = _finding(tree, guardrail)
+        if finding is not None:
+            violation = _VIOLATION.get(phase, GuardrailViolation)
+            raise violation(f"{phase} guardrail {guardrail.kind}({guardrail.path!r}) {finding}")
+
+
+def _finding(tree: WorkspaceTree, guardrail: WorkspaceGuardrail) -> str | None:
+    path, low, high = guardrail.path, guardrail.min_count, guardrail.max_count
+    if guardrail.kind == "require_file":
+        return None if tree.kind(path) is EntryKind.FILE else "did not find a file"
+    if guardrail.kind == "require_dir":
+        kind = tree.kind(path)
+        return None if kind is not None and kind.is_directory else "did not find a directory"
+    count = sum(1 for _ in matching_paths(tree, path))
+    if guardrail.kind == "forbid_glob":
+        return f"matched {count} files" if count else None
+    if low is not None and count < low:
+        return f"matched {count} files; min_count={low}"
+    if high is not None and count > high:
+        return f"matched {count} files; max_count={high}"
+    return None
 
 
 def matching_paths(tree: WorkspaceTree, pattern: str) -> Iterator[str]:
@@ -148,7 +262,7 @@ def matching_paths(tree: WorkspaceTree, pattern: str) -> Iterator[str]:
     for segment in segments:
         if "**" in segment and segment != "**":
             raise TaskDefinitionError(
-                "Invalid pattern: '**' can only be an entire path component", code="PRG-T016"
+                "Invalid pattern: '**' can only be an entire path component", code=_CODE
             )
     seen: set[str] = set()
     for path in _select(tree, "", segments):
@@ -196,11 +310,6 @@ def _join(directory: str, name: str) -> str:
     return f"{directory}/{name}" if directory else name
 
 
-_CODE = "PRG-T016"
-_REFUSED_SEGMENTS = frozenset({"", ".", ".."})
-_LEAVES_WORKSPACE = "workspace guardrail paths must be relative and must not contain '..'"
-
-
 def guardrail_path(path: str | os.PathLike[str]) -> str:
     """Return the POSIX form of what an author passed to a guardrail function."""
     if isinstance(path, PurePath):
@@ -239,128 +348,3 @@ def _from_pure_path(path: PurePath) -> str:
 def _check_segments(segments: tuple[str, ...] | list[str]) -> None:
     if not _REFUSED_SEGMENTS.isdisjoint(segments):
         raise TaskDefinitionError(_LEAVES_WORKSPACE, code=_CODE)
-
-
-DEFAULT_REQUIRE_GLOB_MIN_COUNT = 1  # a name and a value of 0.6.1
-
-GuardrailKind = Literal["require_file", "require_dir", "require_glob", "forbid_glob"]
-_Count = Annotated[int, Field(ge=0)]
-
-
-class WorkspaceGuardrail(BaseModel):
-    """One declared expectation; made by the four functions below, not by hand."""
-
-    model_config = ConfigDict(frozen=True)
-
-    kind: GuardrailKind
-    path: str
-    min_count: _Count | None = None
-    max_count: _Count | None = None
-
-    @field_validator("path")
-    @classmethod
-    def _path_stays_inside(cls, path: str) -> str:
-        check_guardrail_text(path)
-        return path
-
-    @model_validator(mode="before")
-    @classmethod
-    def _require_glob_has_a_minimum(cls, values: object) -> object:
-        if not isinstance(values, dict):
-            return values
-        given = cast("dict[str, object]", values)
-        if given.get("kind") == "require_glob":
-            return {"min_count": DEFAULT_REQUIRE_GLOB_MIN_COUNT} | given
-        return given
-
-    @model_validator(mode="after")
-    def _bounds_fit(self) -> "WorkspaceGuardrail":
-        if self.kind != "require_glob":
-            if self.min_count is not None or self.max_count is not None:
-                raise TaskDefinitionError(
-                    f"{self.kind} does not accept count bounds", code="PRG-T016"
-                )
-        elif self.max_count is not None and (self.min_count or 0) > self.max_count:
-            raise TaskDefinitionError("guardrail min_count must be <= max_count", code="PRG-T016")
-        return self
-
-
-def require_file(path: str | os.PathLike[str]) -> WorkspaceGuardrail:
-    """Expect a file at `path`, relative to the prefix of the workspace."""
-    return WorkspaceGuardrail(kind="require_file", path=guardrail_path(path))
-
-
-def require_dir(path: str | os.PathLike[str]) -> WorkspaceGuardrail:
-    """Expect a directory at `path`, relative to the prefix of the workspace."""
-    return WorkspaceGuardrail(kind="require_dir", path=guardrail_path(path))
-
-
-def require_glob(
-    pattern: str | os.PathLike[str],
-    *,
-    min_count: int = DEFAULT_REQUIRE_GLOB_MIN_COUNT,
-    max_count: int | None = None,
-) -> WorkspaceGuardrail:
-    """Expect that `pattern` matches at least `min_count` and at most `max_count` entries."""
-    return WorkspaceGuardrail(
-        kind="require_glob",
-        path=guardrail_path(pattern),
-        min_count=min_count,
-        max_count=max_count,
-    )
-
-
-def forbid_glob(pattern: str | os.PathLike[str]) -> WorkspaceGuardrail:
-    """Expect that `pattern` matches nothing."""
-    return WorkspaceGuardrail(kind="forbid_glob", path=guardrail_path(pattern))
-
-
-_VIOLATION = {"pre": PreGuardrailViolation, "post": PostGuardrailViolation}
-
-
-def check_guardrails(root: Path, guardrails: Sequence[WorkspaceGuardrail], phase: str) -> None:
-    """Check a workspace on disk; each directory is read at most once for all guardrails."""
-    check_guardrails_on_tree(DirectoryTree(root), guardrails, phase)
-
-
-def check_guardrails_on_listing(
-    paths: Iterable[str], guardrails: Sequence[WorkspaceGuardrail], phase: str
-) -> None:
-    """Check a workspace that is known by the relative paths of its files."""
-    check_guardrails_on_tree(ListingTree(paths), guardrails, phase)
-
-
-def check_guardrails_on_tree(
-    tree: WorkspaceTree, guardrails: Sequence[WorkspaceGuardrail], phase: str
-) -> None:
-    """Raise the violation of `phase` for the first guardrail that does not hold."""
-    for guardrail in guardrails:
-        finding = _finding(tree, guardrail)
-        if finding is not None:
-            violation = _VIOLATION.get(phase, GuardrailViolation)
-            raise violation(f"{phase} guardrail {guardrail.kind}({guardrail.path!r}) {finding}")
-
-
-def _finding(tree: WorkspaceTree, guardrail: WorkspaceGuardrail) -> str | None:
-    match guardrail.kind:
-        case "require_file":
-            found = tree.kind(guardrail.path) is EntryKind.FILE
-            return None if found else "did not find a file"
-        case "require_dir":
-            kind = tree.kind(guardrail.path)
-            found = kind is not None and kind.is_directory
-            return None if found else "did not find a directory"
-        case "require_glob":
-            return _out_of_bounds(tree, guardrail)
-        case "forbid_glob":
-            count = sum(1 for _ in matching_paths(tree, guardrail.path))
-            return f"matched {count} files" if count else None
-
-
-def _out_of_bounds(tree: WorkspaceTree, guardrail: WorkspaceGuardrail) -> str | None:
-    count = sum(1 for _ in matching_paths(tree, guardrail.path))
-    if guardrail.min_count is not None and count < guardrail.min_count:
-        return f"matched {count} files; min_count={guardrail.min_count}"
-    if guardrail.max_count is not None and count > guardrail.max_count:
-        return f"matched {count} files; max_count={guardrail.max_count}"
-    return None

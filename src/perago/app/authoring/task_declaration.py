@@ -1,14 +1,14 @@
-"""Reads the contract of a task from its function: which parameters, and which two models.
+"""`@task` declares a function as a task, with a contract that is read from its signature.
 
-The checks run in the order of the public 0.6.1, with its texts. Calls nothing.
+The checks run in the order of the public 0.6.1, with its texts. Loads task modules by their names;
+calls no task function.
 """
 
 import importlib
 import inspect
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Protocol, TypeVar, get_type_hints, overload
+from typing import Any, TypeVar, get_type_hints, overload
 
 from pydantic import BaseModel
 
@@ -19,137 +19,17 @@ from perago.app.authoring.workspace_spec import WorkspaceSpec
 from perago.domain.errors import TaskDefinitionError
 from perago.ports.workspace import SparkWorkspace
 
+__all__ = ["TaskDefinition", "load_module_task", "load_module_tasks", "task", "task_of"]
+
 _ACCEPTED = (
     "task function must be exactly (workspace: Path, params: ParamsModel),"
     " (workspace: Path, params: ParamsModel, metrics: MetricRecorder),"
     " (params: ParamsModel), or (params: ParamsModel, metrics: MetricRecorder)"
 )
-
-
-@dataclass(frozen=True)
-class DeclaredParts:
-    """Which optional parts the decorator was given; the parameters must match them."""
-
-    workspace: bool
-    metrics: bool
-
-
-@dataclass(frozen=True)
-class TaskModels:
-    """The two models a task function is annotated with, and whether Spark opens its workspace."""
-
-    params: type[BaseModel]
-    result: type[BaseModel]
-    on_spark: bool = False
-
-
-def read_signature(fn: Callable[..., Any], declared: DeclaredParts) -> TaskModels:
-    """Return the models of `fn`, or say which rule its signature breaks.
-
-    A function is synchronous because an executor runs one at a time and has no event loop for it:
-    calling an `async def` would return a coroutine and run nothing.
-    """
-    if inspect.iscoroutinefunction(fn) or inspect.isasyncgenfunction(fn):
-        raise TaskDefinitionError("task function must be a synchronous function", code="PRG-T006")
-    names = _plain_parameter_names(fn)
-    try:
-        hints = get_type_hints(fn)
-    except Exception as error:
-        raise TaskDefinitionError(
-            f"failed to resolve task type hints: {error}", code="PRG-T008"
-        ) from error
-    _check_parameters(names, hints, declared)
-    return TaskModels(
-        params=_model(hints.get("params"), "params"),
-        result=_model(hints.get("return"), "return value"),
-        on_spark=hints.get("workspace") is SparkWorkspace,
-    )
-
-
-def _plain_parameter_names(fn: Callable[..., Any]) -> list[str]:
-    parameters = inspect.signature(fn).parameters.values()
-    if any(each.kind is not each.POSITIONAL_OR_KEYWORD for each in parameters):
-        raise TaskDefinitionError(
-            "task function must not use *args, **kwargs, or keyword-only fields",
-            code="PRG-T007",
-        )
-    if any(each.default is not each.empty for each in parameters):
-        raise TaskDefinitionError(
-            "task function parameters must not declare defaults", code="PRG-T007"
-        )
-    return [each.name for each in parameters]
-
-
-def _check_parameters(names: list[str], hints: dict[str, Any], declared: DeclaredParts) -> None:
-    match names:
-        case [_, _, last]:
-            _check_workspace_parameters(names, hints, declared)
-            _refuse_if(last != "metrics", "metrics-enabled task parameter must be named metrics")
-            _check_metrics_parameter(hints, declared)
-        case ["params", "metrics"]:
-            _refuse_workspace(declared)
-            _check_metrics_parameter(hints, declared)
-        case [_, _]:
-            _check_workspace_parameters(names, hints, declared)
-            _refuse_metrics(declared)
-        case [only]:
-            _refuse_if(only != "params", "workspace-free task parameter must be named params")
-            _refuse_workspace(declared)
-            _refuse_metrics(declared)
-        case _:
-            raise TaskDefinitionError(_ACCEPTED, code="PRG-T009")
-
-
-def _check_workspace_parameters(
-    names: list[str], hints: dict[str, Any], declared: DeclaredParts
-) -> None:
-    _refuse_if(
-        names[:2] != ["workspace", "params"],
-        "workspace task parameters must be named workspace and params",
-    )
-    _refuse_if(
-        hints.get("workspace") not in (Path, SparkWorkspace),
-        "workspace must be annotated as pathlib.Path",
-    )
-    _refuse_if(
-        not declared.workspace,
-        "workspace task functions require workspace=WorkspaceSpec(...)",
-    )
-
-
-def _check_metrics_parameter(hints: dict[str, Any], declared: DeclaredParts) -> None:
-    _refuse_if(
-        hints.get("metrics") is not MetricRecorder,
-        "metrics must be annotated as perago.MetricRecorder",
-    )
-    _refuse_if(not declared.metrics, "metrics parameter requires metrics=MetricSpec(...)")
-
-
-def _refuse_workspace(declared: DeclaredParts) -> None:
-    _refuse_if(
-        declared.workspace,
-        "workspace-free task functions must not declare workspace=WorkspaceSpec(...)",
-    )
-
-
-def _refuse_metrics(declared: DeclaredParts) -> None:
-    _refuse_if(declared.metrics, "metrics=MetricSpec(...) requires a metrics parameter")
-
-
-def _refuse_if(condition: bool, text: str) -> None:  # noqa: FBT001  # reads as a sentence
-    if condition:
-        raise TaskDefinitionError(text, code="PRG-T009")
-
-
-def _model(annotation: object, part: str) -> type[BaseModel]:
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return annotation
-    raise TaskDefinitionError(
-        f"{part} must be annotated as a Pydantic BaseModel subclass", code="PRG-T010"
-    )
-
-
-__all__ = ["TaskDefinition", "load_module_task", "load_module_tasks", "task", "task_of"]
+PARAMETERS_MAX = 3
+_ATTRIBUTE = "__perago_task__"
+# Keyed by the module a function is defined in, so that an imported task does not count twice.
+_declared: dict[str, dict[tuple[str, int], TaskDefinition]] = {}
 
 WorkspaceBody = (
     Callable[[Path, Any], BaseModel]
@@ -162,22 +42,6 @@ Body = TypeVar("Body", bound=Callable[..., Any])
 InWorkspace = TypeVar("InWorkspace", bound=WorkspaceBody)
 WithoutWorkspace = TypeVar("WithoutWorkspace", bound=WorkspaceFreeBody)
 
-_ATTRIBUTE = "__perago_task__"
-# Keyed by the module a function is defined in, so that an imported task does not count twice.
-_declared: dict[str, dict[tuple[str, int], TaskDefinition]] = {}
-
-
-class WorkspaceDecorator(Protocol):
-    """Returns the very function it is given, type included."""
-
-    def __call__(self, fn: InWorkspace, /) -> InWorkspace: ...
-
-
-class WorkspaceFreeDecorator(Protocol):
-    """Returns the very function it is given, type included."""
-
-    def __call__(self, fn: WithoutWorkspace, /) -> WithoutWorkspace: ...
-
 
 @overload
 def task(
@@ -189,7 +53,7 @@ def task(
     metrics: MetricSpec | None = None,
     controls: TaskControls | None = None,
     strict_params: bool = False,
-) -> WorkspaceDecorator: ...
+) -> Callable[[InWorkspace], InWorkspace]: ...
 @overload
 def task(
     *,
@@ -200,7 +64,7 @@ def task(
     metrics: MetricSpec | None = None,
     controls: TaskControls | None = None,
     strict_params: bool = False,
-) -> WorkspaceFreeDecorator: ...
+) -> Callable[[WithoutWorkspace], WithoutWorkspace]: ...
 
 
 def task(  # noqa: PLR0913  # the public signature of 0.6.1
@@ -230,22 +94,23 @@ def task(  # noqa: PLR0913  # the public signature of 0.6.1
             raise TaskDefinitionError(
                 "publish_budget requires workspace=WorkspaceSpec(...)", code="PRG-T005"
             )
-        declared = DeclaredParts(workspace=workspace is not None, metrics=metrics is not None)
-        models = read_signature(fn, declared)
+        hints = _check_signature(fn, workspace=workspace is not None, metrics=metrics is not None)
+        params_model = _model(hints.get("params"), "params")
+        output_model = _model(hints.get("return"), "return value")
         if workspace is not None:
-            refuse_placeholders(workspace.prefix, models.params)
+            refuse_placeholders(workspace.prefix, params_model)
         definition = TaskDefinition(
             name=name,
             owner_email=owner_email,
             fn=fn,
-            params_model=models.params,
-            output_model=models.result,
+            params_model=params_model,
+            output_model=output_model,
             strict_params=strict_params,
             description=description,
             workspace=workspace,
             metrics=metrics,
             controls=controls or TaskControls(),
-            on_spark=models.on_spark,
+            on_spark=hints.get("workspace") is SparkWorkspace,
         )
         _register(fn, definition)
         return fn
@@ -315,3 +180,74 @@ def _register(fn: Callable[..., Any], definition: TaskDefinition) -> None:
     # The line tells two functions of one name apart, and lets a reload replace its own entry.
     position = (fn.__qualname__, fn.__code__.co_firstlineno)
     _declared.setdefault(fn.__module__, {})[position] = definition
+
+
+def _check_signature(fn: Callable[..., Any], *, workspace: bool, metrics: bool) -> dict[str, Any]:
+    """Return the annotations of a function, or say which rule its signature breaks.
+
+    A function is synchronous because an executor runs one at a time and has no event loop for it:
+    calling an `async def` would return a coroutine and run nothing.
+    """
+    if inspect.iscoroutinefunction(fn) or inspect.isasyncgenfunction(fn):
+        raise TaskDefinitionError("task function must be a synchronous function", code="PRG-T006")
+    names = _plain_parameter_names(fn)
+    try:
+        hints = get_type_hints(fn)
+    except Exception as error:
+        raise TaskDefinitionError(
+            f"failed to resolve task type hints: {error}", code="PRG-T008"
+        ) from error
+    for is_broken, text in _rules(names, hints, workspace=workspace, metrics=metrics):
+        if is_broken:
+            raise TaskDefinitionError(text, code="PRG-T009")
+    return hints
+
+
+def _plain_parameter_names(fn: Callable[..., Any]) -> list[str]:
+    parameters = inspect.signature(fn).parameters.values()
+    if any(each.kind is not each.POSITIONAL_OR_KEYWORD for each in parameters):
+        raise TaskDefinitionError(
+            "task function must not use *args, **kwargs, or keyword-only fields",
+            code="PRG-T007",
+        )
+    if any(each.default is not each.empty for each in parameters):
+        raise TaskDefinitionError(
+            "task function parameters must not declare defaults", code="PRG-T007"
+        )
+    return [each.name for each in parameters]
+
+
+def _rules(
+    names: list[str], hints: Mapping[str, Any], *, workspace: bool, metrics: bool
+) -> Iterator[tuple[bool, str]]:
+    """Every rule for these parameters: whether it is broken, and its text.
+
+    `workspace` and `metrics` are what the decorator was given; the parameters must match them.
+    """
+    yield not 1 <= len(names) <= PARAMETERS_MAX, _ACCEPTED
+    is_measured = len(names) == PARAMETERS_MAX or names == ["params", "metrics"]
+    if names == ["params", "metrics"] or len(names) == 1:
+        yield names[0] != "params", "workspace-free task parameter must be named params"
+        text = "workspace-free task functions must not declare workspace=WorkspaceSpec(...)"
+        yield workspace, text
+    else:
+        text = "workspace task parameters must be named workspace and params"
+        yield names[:2] != ["workspace", "params"], text
+        is_path = hints.get("workspace") in (Path, SparkWorkspace)
+        yield not is_path, "workspace must be annotated as pathlib.Path"
+        yield not workspace, "workspace task functions require workspace=WorkspaceSpec(...)"
+    if is_measured:
+        yield names[-1] != "metrics", "metrics-enabled task parameter must be named metrics"
+        is_recorder = hints.get("metrics") is MetricRecorder
+        yield not is_recorder, "metrics must be annotated as perago.MetricRecorder"
+        yield not metrics, "metrics parameter requires metrics=MetricSpec(...)"
+    else:
+        yield metrics, "metrics=MetricSpec(...) requires a metrics parameter"
+
+
+def _model(annotation: object, part: str) -> type[BaseModel]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    raise TaskDefinitionError(
+        f"{part} must be annotated as a Pydantic BaseModel subclass", code="PRG-T010"
+    )

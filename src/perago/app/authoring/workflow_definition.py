@@ -12,8 +12,8 @@ from typing import Final, TypeAlias
 from perago.app.authoring.task_definition import TaskDefinition
 from perago.app.authoring.workspace_spec import PLACEHOLDER
 from perago.domain.errors import TaskDefinitionError
-from perago.domain.finish import OnMoved
 from perago.domain.paths import listing_prefix
+from perago.domain.run import OnMoved
 
 Definition: TypeAlias = dict[str, object]
 WORKSPACE_OF_INPUT: Final = "${workflow.input.workspace}"
@@ -26,6 +26,11 @@ _CODE: Final = "PRG-T024"
 def reference_of(task_name: str) -> str:
     """A reference name for a task type: dots and dashes would not survive expressions."""
     return task_name.replace(".", "_").replace("-", "_")
+
+
+def needs_transaction(on_moved: str, transaction: str) -> str:
+    """What is wrong with one option without the other, as the command and the kit spell them."""
+    return f"{on_moved} needs {transaction}: only a transaction looks for that"
 
 
 def sequence_definition(

@@ -1,14 +1,13 @@
-"""The workspace object of a task's input and output: repository, branch, and the commit.
+"""The workspace of a task: the object of its input and output, and what the task declares of it.
 
-Both spellings of the reference type are read, and written back as they came. Resolves nothing.
+`WorkspaceRef` names repository, branch and commit. Both spellings of the reference type are read,
+and written back as they came. `WorkspaceSpec` has the prefix, guardrails, checks and isolation.
+Resolves nothing.
 """
 
 import inspect
-import os
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Callable, Sequence
 from typing import Annotated, Final, Literal, Self, cast
 
 from pydantic import (
@@ -26,26 +25,25 @@ from pydantic import (
 from perago.app.authoring.guardrails import WorkspaceGuardrail
 from perago.app.authoring.staged_view import StagedView
 from perago.domain.errors import TaskDefinitionError, TaskInputError
-from perago.domain.logical_execution import (
+from perago.domain.lakefs import (
     IMPOSSIBLE_NAMES,
     BranchName,
     CommitId,
     RepositoryId,
     WorkspaceReference,
 )
-from perago.domain.paths import (
-    ATTEMPT_MARKER,
-    ROOT_PREFIX,
-    is_directory_marker,
-    is_reserved_object,
-    name_problem,
-    relative_path,
-)
-from perago.domain.paths import object_path as published_path
+from perago.domain.paths import ROOT_PREFIX
 
 CAMEL: Final = "refType"
 SNAKE: Final = "ref_type"
+StagedCheck = Callable[[StagedView], None]
+PLACEHOLDER: Final = re.compile(r"\{params\.(?P<name>[^\W\d]\w*)\}")
+"""What stands for a value of params in a prefix."""
+# Other braces are part of a name, as in 0.6.1.
+_LIKE_A_PLACEHOLDER = re.compile(r"\{\s*params?\b[^}]*\}?")
 _Name = Annotated[str, Field(min_length=1)]
+_PREFIX_CODE = "PRG-T015"
+_CHECK_CODE = "PRG-T022"
 
 
 class WorkspaceRef(BaseModel):
@@ -147,42 +145,6 @@ class WorkspaceInput(WorkspaceRef):
         return WorkspaceOutput.model_validate(self.model_dump() | {"ref": ref})
 
 
-_CODE = "PRG-T015"
-PLACEHOLDER: Final = re.compile(r"\{params\.(?P<name>[^\W\d]\w*)\}")
-"""What stands for a value of params in a prefix."""
-# Other braces are part of a name, as in 0.6.1.
-_LIKE_A_PLACEHOLDER = re.compile(r"\{\s*params?\b[^}]*\}?")
-
-
-StagedCheck = Callable[[StagedView], None]
-_CHECK_CODE = "PRG-T022"
-
-
-def check_name(check: Callable[..., object]) -> str:
-    """What a check is called in reasons: a function by its name, anything else by its type."""
-    name = getattr(check, "__qualname__", "") or type(check).__qualname__
-    return name.rpartition("<locals>.")[2]
-
-
-def _refuse_unless_check(check: object) -> None:
-    if not callable(check):
-        raise TaskDefinitionError(
-            f"WorkspaceSpec.checks takes functions, found {type(check).__name__}", code=_CHECK_CODE
-        )
-    if inspect.iscoroutinefunction(check):
-        raise TaskDefinitionError(
-            f"check {check_name(check)} must be a synchronous function", code=_CHECK_CODE
-        )
-    try:
-        inspect.signature(check).bind(None)
-    except TypeError as error:
-        raise TaskDefinitionError(
-            f"check {check_name(check)} must take one positional argument, the view of the staged"
-            f" commit: {error}",
-            code=_CHECK_CODE,
-        ) from error
-
-
 class WorkspaceSpec(BaseModel):
     """The part of the repository a task works on, its guardrails, checks and isolation."""
 
@@ -226,16 +188,18 @@ class WorkspaceSpec(BaseModel):
     @classmethod
     def _normalise_prefix(cls, prefix: str) -> str:
         if "\\" in prefix:
-            raise TaskDefinitionError("WorkspaceSpec.prefix must use '/' separators", code=_CODE)
+            raise TaskDefinitionError(
+                "WorkspaceSpec.prefix must use '/' separators", code=_PREFIX_CODE
+            )
         stripped = prefix.strip()
         if stripped == ROOT_PREFIX:
             return ROOT_PREFIX
         relative = stripped.lstrip("/")
         if not relative:
-            raise TaskDefinitionError("WorkspaceSpec.prefix must not be empty", code=_CODE)
+            raise TaskDefinitionError("WorkspaceSpec.prefix must not be empty", code=_PREFIX_CODE)
         if not {"", ".", ".."}.isdisjoint(relative.split("/")):
             raise TaskDefinitionError(
-                "WorkspaceSpec.prefix must stay inside the repository", code=_CODE
+                "WorkspaceSpec.prefix must stay inside the repository", code=_PREFIX_CODE
             )
         odd = _LIKE_A_PLACEHOLDER.search(PLACEHOLDER.sub("", relative))
         if odd is not None:
@@ -247,128 +211,26 @@ class WorkspaceSpec(BaseModel):
         return relative
 
 
-_SYNC_CODE = "PRG-W002"
+def check_name(check: Callable[..., object]) -> str:
+    """What a check is called in reasons: a function by its name, anything else by its type."""
+    name = getattr(check, "__qualname__", "") or type(check).__qualname__
+    return name.rpartition("<locals>.")[2]
 
 
-@dataclass(frozen=True)
-class WorkspaceUploadFile:
-    """One file that becomes an object."""
-
-    local_path: Path
-    object_path: str
-
-
-@dataclass(frozen=True)
-class WorkspaceDownloadFile:
-    """One object that becomes a file."""
-
-    object_path: str
-    local_path: Path
-
-
-@dataclass(frozen=True)
-class WorkspaceSyncPlan:
-    """What makes the objects of a prefix equal to a directory."""
-
-    upload_files: list[WorkspaceUploadFile]
-    delete_object_paths: list[str]
-
-    @property
-    def changed_object_count(self) -> int:
-        """Objects that are written or deleted."""
-        return len(self.upload_files) + len(self.delete_object_paths)
-
-    @property
-    def upload_bytes(self) -> int:
-        """Bytes that are written."""
-        return sum(each.local_path.stat().st_size for each in self.upload_files)
-
-
-def workspace_local_path(
-    workspace_spec: WorkspaceSpec, object_path: str | os.PathLike[str]
-) -> Path | None:
-    """Return where an object goes below the workspace, or None when it is no file of a task.
-
-    Objects outside the prefix are never looked at closer: their names are other people's. A name
-    with a slash at its end can be no file, whatever its size, so it counts as a directory marker.
-    """
-    name = os.fspath(object_path)
-    relative = relative_path(workspace_spec.prefix, name)
-    if relative is None or is_reserved_object(name) or is_directory_marker(relative, 0):
-        return None
-    problem = name_problem(relative)
-    if problem is not None:
-        raise TaskInputError(
-            f"object {name!r} cannot be a local file: it {problem}", code=_SYNC_CODE
+def _refuse_unless_check(check: object) -> None:
+    if not callable(check):
+        raise TaskDefinitionError(
+            f"WorkspaceSpec.checks takes functions, found {type(check).__name__}", code=_CHECK_CODE
         )
-    return Path(relative)
-
-
-def workspace_download_files(
-    workspace_dir: Path, workspace_spec: WorkspaceSpec, object_paths: Iterable[str]
-) -> list[WorkspaceDownloadFile]:
-    """Return the files that a listing of objects becomes, in order."""
-    local_paths = {path: workspace_local_path(workspace_spec, path) for path in object_paths}
-    return [
-        WorkspaceDownloadFile(path, workspace_dir / local)
-        for path, local in sorted(local_paths.items())
-        if local is not None
-    ]
-
-
-def workspace_upload_files(
-    workspace_dir: Path, workspace_spec: WorkspaceSpec
-) -> list[WorkspaceUploadFile]:
-    """Return the objects that the regular files of a directory become, in order."""
-    return [
-        WorkspaceUploadFile(
-            workspace_dir / relative, _published_name(workspace_spec, relative.as_posix())
+    if inspect.iscoroutinefunction(check):
+        raise TaskDefinitionError(
+            f"check {check_name(check)} must be a synchronous function", code=_CHECK_CODE
         )
-        for relative in sorted(_regular_files(workspace_dir))
-    ]
-
-
-def workspace_delete_object_paths(
-    workspace_spec: WorkspaceSpec,
-    existing_object_paths: Iterable[str],
-    uploaded_files: Collection[WorkspaceUploadFile],
-) -> list[str]:
-    """Return the objects of the prefix that no file stands for any more."""
-    kept = {each.object_path for each in uploaded_files}
-    return sorted(
-        path
-        for path in set(existing_object_paths) - kept
-        if workspace_local_path(workspace_spec, path) is not None
-    )
-
-
-def build_workspace_sync_plan(
-    workspace_dir: Path, workspace_spec: WorkspaceSpec, existing_object_paths: Iterable[str]
-) -> WorkspaceSyncPlan:
-    """Return what makes the existing objects equal to the directory."""
-    uploads = workspace_upload_files(workspace_dir, workspace_spec)
-    deletes = workspace_delete_object_paths(workspace_spec, existing_object_paths, uploads)
-    return WorkspaceSyncPlan(uploads, deletes)
-
-
-def _published_name(workspace_spec: WorkspaceSpec, relative: str) -> str:
-    problem = name_problem(relative)
-    if problem is not None:
-        raise TaskInputError(
-            f"file {relative!r} cannot be an object: it {problem}", code=_SYNC_CODE
-        )
-    return published_path(workspace_spec.prefix, relative)
-
-
-def _regular_files(workspace_dir: Path) -> Iterator[Path]:
-    for folder, folders, names in os.walk(workspace_dir):
-        for name in [*folders, *names]:
-            path = Path(folder) / name
-            relative = path.relative_to(workspace_dir)
-            if path.is_symlink():
-                raise TaskInputError(
-                    f"workspace publication does not support symlinks: {relative.as_posix()}",
-                    code="PRG-W005",
-                )
-            if name != ATTEMPT_MARKER and path.is_file():
-                yield relative
+    try:
+        inspect.signature(check).bind(None)
+    except TypeError as error:
+        raise TaskDefinitionError(
+            f"check {check_name(check)} must take one positional argument, the view of the staged"
+            f" commit: {error}",
+            code=_CHECK_CODE,
+        ) from error

@@ -5,7 +5,7 @@ gathered in `perago.app.inspection.attempts`; nothing is judged here.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from itertools import groupby
 from typing import TYPE_CHECKING, Annotated
@@ -13,17 +13,22 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from perago.app.command_line.reporting import (
+    UNANSWERED,
     CommandUsageError,
     JsonOption,
     note,
-    reports_errors_by_class,
     say,
     say_json,
 )
-from perago.app.command_line.services import LeftRepository, ask, conductor_if_configured
+from perago.app.command_line.services import (
+    LeftBranch,
+    LeftRepository,
+    ask,
+    workflows_if_configured,
+)
 from perago.app.inspection.attempts import InspectionTools, Question, gather
 from perago.app.settings.parsing import parse_time_to_live
-from perago.app.settings.settings import Settings, load_settings
+from perago.app.settings.settings import load_settings
 from perago.domain import attempt_history as known
 from perago.domain.attempt import AttemptStatus
 from perago.domain.commit_metadata import (
@@ -32,12 +37,8 @@ from perago.domain.commit_metadata import (
     STAGING_COMMIT,
     attempt_number,
 )
-from perago.domain.logical_execution import (
-    DECISION_TAG_PREFIX,
-    BranchName,
-    CommitRecord,
-    RepositoryId,
-)
+from perago.domain.lakefs import CommitRecord
+from perago.domain.names import DECISION_TAG_PREFIX
 
 if TYPE_CHECKING:
     from perago.app.container import Container
@@ -50,17 +51,13 @@ SHOWN_MAX = 20
 HEADINGS = ("TASK", "TRY", "POLLED (UTC)", "WORKER", "STATUS", "CAME TO", "STAGED", "PUBLISHED")
 
 
-@reports_errors_by_class
 def attempts(
     workflow: Annotated[
         str | None, typer.Argument(metavar="WORKFLOW_ID", help="Id of the workflow.")
     ] = None,
     *,
     repository: LeftRepository = None,
-    branch: Annotated[
-        str | None,
-        typer.Option(metavar="BRANCH", help="Branch. Default: the one of the repository."),
-    ] = None,
+    branch: LeftBranch = None,
     since: Annotated[
         str | None,
         typer.Option(
@@ -75,7 +72,8 @@ def attempts(
     """Show every attempt of a workflow, or of a branch, from Conductor and lakeFS.
 
     When it was polled, by which worker, how far it came, what it decided and published, what
-    refused it, and what is left of it. What a service cannot tell is listed at the end.
+    refused it, and what is left of it. What a service cannot tell is listed at the end. If one did
+    not answer, the exit code is 6.
     """
     if workflow is None and repository is None:
         raise CommandUsageError("perago attempts takes a WORKFLOW_ID, or --repo REPO")
@@ -83,46 +81,35 @@ def attempts(
     age = parse_time_to_live(since or SINCE, "--since")
     question = Question(
         workflow,
-        None if repository is None else RepositoryId(repository),
-        None if branch is None else BranchName(branch),
+        repository,
+        branch,
         age if workflow is None or since else None,
         settings.gc_tag_ttl,
     )
-    found = read_history(settings, question)
+    found = ask(lambda services: gather(inspection_tools(services), question), settings)
     if as_json:
         say_json("attempts/1", _document(found))
     else:
-        _print(found, as_tree=tree)
-
-
-def _print(found: known.AttemptHistory, *, as_tree: bool) -> None:
-    for text in _tree(found) if as_tree else _table(found):
-        say(text)
-    if not found.tasks:
-        note("no attempt is known")
-    for text in found.missing:
-        note(f"missing: {text}")
-
-
-def read_history(settings: Settings, question: Question) -> known.AttemptHistory:
-    """Ask both services; without an address of Conductor only lakeFS."""
-
-    async def read(services: "Container") -> known.AttemptHistory:
-        return await gather(inspection_tools(services), question)
-
-    return ask(read, settings)
+        for text in _tree(found) if tree else _table(found):
+            say(text)
+        if not found.tasks:
+            note("no attempt is known")
+        for text in found.missing:
+            note(f"missing: {text}")
+    if found.unanswered:
+        raise typer.Exit(UNANSWERED)
 
 
 def inspection_tools(services: "Container") -> InspectionTools:
-    """What reads both services."""
-    lakefs, conductor = services.lakefs(), conductor_if_configured(services)
+    """What reads both services; without an address of Conductor only lakeFS."""
+    lakefs = services.lakefs()
     return InspectionTools(
         lakefs.branches,
         lakefs.commits,
         lakefs.tags,
         lakefs.repositories,
         services.clock(),
-        None if conductor is None else conductor.workflows,
+        workflows_if_configured(services),
     )
 
 
@@ -388,5 +375,5 @@ def _attempt_document(attempt: known.AttemptEvidence) -> dict[str, object]:
 
 def _leftover_document(left: known.LeftTag | known.LeftBranch) -> dict[str, object]:
     if isinstance(left, known.LeftTag):
-        return {"repository": left.repository, "tag": left.tag, "commit": left.commit}
+        return asdict(left)
     return {"repository": left.repository, "branch": left.branch, "commit": left.head}

@@ -1,7 +1,8 @@
 """`perago check` and `perago extract`: what task modules declare, without any server.
 
 `check` says whether the modules are valid tasks and whether this machine is configured to run them;
-its lines and their order are those of 0.6.1. `extract` prints the Conductor TaskDef of one task.
+its lines and their order are those of 0.6.1. `extract` writes the Conductor TaskDef of one task.
+Imports nothing that asks a server: `check` has to start in a third of the time that 0.6.1 takes.
 """
 
 from pathlib import Path
@@ -10,23 +11,12 @@ from typing import Annotated
 import typer
 
 from perago.app.authoring.taskdef import build_taskdef, write_taskdef
-from perago.app.command_line.loading import TaskOption, load_one_task, load_tasks
-from perago.app.command_line.reporting import (
-    JsonOption,
-    python_warnings,
-    reports_errors,
-    say,
-    say_json,
-)
+from perago.app.command_line.loading import Targets, TaskOption, load_one_task, load_tasks
+from perago.app.command_line.reporting import JsonOption, python_warnings, say, say_json
 from perago.app.settings.runtime_config import RuntimeConfig, runtime_config
 from perago.app.settings.settings import Settings, load_settings
 
-Targets = Annotated[
-    list[str], typer.Argument(metavar="MODULE", help="Importable names of task modules.")
-]
 
-
-@reports_errors
 def check(targets: Targets, *, as_json: JsonOption = False) -> None:
     """Validate task modules and local runtime config."""
     settings = load_settings()
@@ -51,8 +41,8 @@ def _facts(settings: Settings, configs: list[RuntimeConfig]) -> dict[str, str]:
         "workspace_root": str(first.workspace_root),
         "log_root": str(first.log_root),
         "worker_id_prefix": ", ".join(config.worker_id_prefix for config in configs),
-        "conductor": _configured(settings.conductor or first.conductor),
-        "lakefs": _configured(settings.lakefs or first.lakefs),
+        "conductor": _configured(settings.conductor_address),
+        "lakefs": _configured(settings.lakefs_address),
         "metrics": _configured(first.metrics),
     }
 
@@ -61,7 +51,6 @@ def _configured(service: object) -> str:
     return "not configured" if service is None else "configured"
 
 
-@reports_errors
 def extract(
     target: Annotated[str, typer.Argument(metavar="MODULE", help="A task module.")],
     *,

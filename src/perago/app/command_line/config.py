@@ -1,8 +1,7 @@
 """`perago config` and `perago version`: what this installation is and knows.
 
 `config` shows every setting, masked where it is secret, and where its value came from. It asks
-lakeFS one thing: which route bytes take, where a setting leaves that open. `explain` prints the
-long form of an error code.
+lakeFS one thing: which route bytes take, where a setting leaves that open.
 """
 
 import platform
@@ -14,30 +13,16 @@ from typing import Annotated
 import typer
 
 from perago._version import __version__
-from perago.app.command_line.reporting import (
-    JsonOption,
-    command_group,
-    reports_errors,
-    reports_errors_by_class,
-    say,
-    say_json,
-)
+from perago.app.command_line.reporting import CommandGroup, JsonOption, say, say_json
+from perago.app.connections import connections_of
 from perago.app.pipeline_parts import route_in_force
-from perago.app.settings.layers import ShownSetting
-from perago.app.settings.runtime_config import connections_of
-from perago.app.settings.settings import load_settings, settings_as_found
+from perago.app.settings.settings import ShownSetting, load_settings, settings_as_found
 from perago.domain.errors import RuntimeConfigError
 
-app = command_group("Show settings and where they come from.")
+app = CommandGroup("Show settings and where they come from.")
 
 
-@app.callback()
-def config() -> None:
-    """Show settings and where they come from."""
-
-
-@app.command("show")
-@reports_errors_by_class
+@app.subcommand("show")
 def show(
     *,
     origin: Annotated[
@@ -49,7 +34,7 @@ def show(
     try:
         settings = load_settings()
         rows = list(settings.shown())
-        found = {row.variable.name: row.origin for row in rows}
+        found = {row.name: row.origin for row in rows}
         route, decided_by = route_in_force(
             connections_of(settings), f"PERAGO_TRANSFER_ROUTE, {found['PERAGO_TRANSFER_ROUTE']}"
         )
@@ -60,12 +45,7 @@ def show(
         raise
     if as_json:
         values = {
-            row.variable.name: {
-                "value": row.text,
-                "origin": row.origin,
-                "about": row.variable.about,
-            }
-            for row in rows
+            row.name: {"value": row.text, "origin": row.origin, "about": row.about} for row in rows
         }
         in_force = {"value": route, "origin": decided_by}
         say_json("config/1", {"settings": values, "transfer_route_in_force": in_force})
@@ -77,19 +57,13 @@ def show(
 
 def _print(rows: Iterable[ShownSetting], *, with_origin: bool) -> None:
     for row in rows:
-        say(_line(row, with_origin=with_origin))
-
-
-def _line(row: ShownSetting, *, with_origin: bool) -> str:
-    line = f"{row.variable.name}={row.text}"
-    return f"{line}  ({row.origin})" if with_origin else line
+        say(f"{row.name}={row.text}" + (f"  ({row.origin})" if with_origin else ""))
 
 
 # What reports of problems depend on; the last two are extras and may be absent.
 _PACKAGES = ("aiohttp", "pydantic", "pyspark", "opentelemetry-sdk")
 
 
-@reports_errors
 def version(*, as_json: JsonOption = False) -> None:
     """Print the version."""
     if not as_json:

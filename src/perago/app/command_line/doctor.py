@@ -8,7 +8,7 @@ import asyncio
 import os
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, replace
 from typing import Annotated
 
 import typer
@@ -16,14 +16,8 @@ import typer
 from perago._version import __version__
 from perago.app.authoring.task_definition import TaskDefinition
 from perago.app.command_line.loading import load_tasks
-from perago.app.command_line.reporting import (
-    FAILED,
-    JsonOption,
-    note,
-    reports_errors_by_class,
-    say,
-    say_json,
-)
+from perago.app.command_line.reporting import FAILED, JsonOption, note, say, say_json
+from perago.app.connections import connections_of
 from perago.app.inspection.doctor import (
     Check,
     Examination,
@@ -35,34 +29,21 @@ from perago.app.inspection.doctor import (
 )
 from perago.app.inspection.doctor_conductor import CONDUCTOR_CHECKS
 from perago.app.inspection.doctor_host import HOST_CHECKS
-from perago.app.inspection.doctor_lakefs import CLOCK_CHECKS, LAKEFS_CHECKS
-from perago.app.inspection.doctor_repository import FENCE_CHECKS, REPOSITORY_CHECKS
-from perago.app.inspection.doctor_rights import RIGHTS_CHECKS, ROUTE_CHECKS
-from perago.app.settings.runtime_config import connections_of
+from perago.app.inspection.doctor_rights import LAKEFS_CHECKS
 from perago.app.settings.settings import Settings, load_settings
 from perago.domain.errors import PeragoError
-from perago.domain.logical_execution import BranchName, RepositoryId
+from perago.domain.lakefs import BranchName, RepositoryId
 from perago.domain.text import Secrets
 from perago.ports.workspace import SparkGateway
 
 # From what everything needs to what one publication needs.
-CHECKS: tuple[Check, ...] = (
-    *LAKEFS_CHECKS,
-    *CLOCK_CHECKS,
-    *REPOSITORY_CHECKS,
-    *RIGHTS_CHECKS,
-    *FENCE_CHECKS,
-    *ROUTE_CHECKS,
-    *CONDUCTOR_CHECKS,
-    *HOST_CHECKS,
-)
+CHECKS: tuple[Check, ...] = (*LAKEFS_CHECKS, *CONDUCTOR_CHECKS, *HOST_CHECKS)
 MODULES = "task modules"
 # By the family of the first failure: the table of docs/reference/command-line.md, as far as the
 # codes of a family mean one line of it.
 _EXIT_CODES = {"PRG-C": 3, "PRG-F": 4, "PRG-U": 5, "PRG-L": 6}
 
 
-@reports_errors_by_class
 def doctor(
     targets: Annotated[
         list[str] | None,
@@ -70,13 +51,21 @@ def doctor(
     ] = None,
     *,
     repository: Annotated[
-        str | None,
-        typer.Option("--repo", metavar="REPO", help="Repository to try rights and fence on."),
+        RepositoryId | None,
+        typer.Option(
+            "--repo",
+            metavar="REPO",
+            parser=RepositoryId,
+            help="Repository to try rights and fence on.",
+        ),
     ] = None,
     branch: Annotated[
-        str | None,
+        BranchName | None,
         typer.Option(
-            "--branch", metavar="BRANCH", help="Target branch. Default: the repository's."
+            "--branch",
+            metavar="BRANCH",
+            parser=BranchName,
+            help="Target branch. Default: the repository's.",
         ),
     ] = None,
     as_json: JsonOption = False,
@@ -88,13 +77,8 @@ def doctor(
     """
     settings, modules = load_settings(), tuple(targets or ())
     tasks, known = _load(modules)
-    asked = _Asked(
-        None if repository is None else RepositoryId(repository),
-        None if branch is None else BranchName(branch),
-        modules,
-        tasks,
-    )
-    findings = asyncio.run(_examine(settings, asked, known, as_json=as_json))
+    subject = _subject(settings, repository, branch, modules, tasks)
+    findings = asyncio.run(_examine(subject, known, as_json=as_json))
     counts = Counter(each.status for each in findings)
     if as_json:
         rows = [{**asdict(each), "commands": list(each.commands)} for each in findings]
@@ -112,16 +96,6 @@ def exit_code_of(findings: Sequence[Finding]) -> int:
     return 0 if first is None else _EXIT_CODES.get(first.code[:5], FAILED)
 
 
-@dataclass(frozen=True, slots=True)
-class _Asked:
-    """What the command was told to examine."""
-
-    repository: RepositoryId | None
-    branch: BranchName | None
-    modules: tuple[str, ...]
-    tasks: tuple[TaskDefinition, ...]
-
-
 def _load(targets: Sequence[str]) -> tuple[tuple[TaskDefinition, ...], list[Finding]]:
     """The tasks, and what importing them said."""
     if not targets:
@@ -129,19 +103,22 @@ def _load(targets: Sequence[str]) -> tuple[tuple[TaskDefinition, ...], list[Find
     try:
         tasks = load_tasks(targets)
     except PeragoError as error:
-        return (), [failure_of(MODULES, error, {"MODULE": " ".join(targets)})]
-    return tuple(tasks), [ok(MODULES, ", ".join(task.name for task in tasks))]
+        return (), [replace(failure_of(error, {"MODULE": " ".join(targets)}), check=MODULES)]
+    return tuple(tasks), [replace(ok(", ".join(task.name for task in tasks)), check=MODULES)]
 
 
-async def _examine(
-    settings: Settings, asked: _Asked, known: Sequence[Finding], *, as_json: bool
-) -> list[Finding]:
+def _subject(
+    settings: Settings,
+    repository: RepositoryId | None,
+    branch: BranchName | None,
+    modules: tuple[str, ...],
+    tasks: tuple[TaskDefinition, ...],
+) -> Subject:
     from perago.app import container  # noqa: PLC0415  # heavy, and needed late
-    from perago.app.start_worker import known_secrets  # noqa: PLC0415  # heavy
 
     connections = connections_of(settings)
     parts = container.Container(connections=connections)
-    subject = Subject(
+    return Subject(
         settings=settings,
         connections=connections,
         open_lakefs=container.open_lakefs,
@@ -151,11 +128,17 @@ async def _examine(
         concurrency=parts.concurrency(),
         directories=parts.directories(),
         installed_spark=lambda: _installed_spark(settings, container.spark_gateway(connections)),
-        repository=asked.repository,
-        branch=asked.branch,
-        modules=asked.modules,
-        tasks=asked.tasks,
+        repository=repository,
+        branch=branch,
+        modules=modules,
+        tasks=tasks,
     )
+
+
+async def _examine(subject: Subject, known: Sequence[Finding], *, as_json: bool) -> list[Finding]:
+    from perago.app.start_worker import known_secrets  # noqa: PLC0415  # heavy
+
+    settings = subject.settings
     # The ids of keys as well: with one of them an attacker needs the secret only.
     ids = {settings.lakectl_credentials_access_key_id or "", settings.conductor_auth_key or ""}
     secrets = Secrets.of(known_secrets(settings, os.environ) | ids)

@@ -7,21 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from perago.app.command_line.reporting import (
-    JsonOption,
-    note,
-    reports_errors,
-    reports_errors_by_class,
-    say,
-    say_json,
-    say_lines,
-)
+from perago.app.command_line.reporting import UNANSWERED, JsonOption, note, say, say_json, say_lines
 from perago.app.command_line.services import LeftRepository, ask
 from perago.app.inspection.attempts import Question, gather
 from perago.app.settings.settings import load_settings
 from perago.domain.attempt_history import AttemptHistory
 from perago.domain.error_codes import UnknownCodeError, error_codes, find_code
-from perago.domain.logical_execution import RepositoryId
+from perago.domain.lakefs import RepositoryId
 from perago.domain.workflow_explanation import explain_workflow
 
 if TYPE_CHECKING:
@@ -31,7 +23,6 @@ if TYPE_CHECKING:
 _CODE = re.compile(r"(PRG)?-?[A-Z]*-?\d{0,4}", re.IGNORECASE)
 
 
-@reports_errors
 def explain(
     subject: Annotated[
         str | None,
@@ -43,7 +34,8 @@ def explain(
 ) -> None:
     """Explain an error code, or say what happened to a workflow and what to do next.
 
-    Without an argument, list all codes.
+    Without an argument, list all codes. If a service did not answer, what the other one knows of a
+    workflow is shown, with what is missing, and the exit code is 6.
     """
     if subject is None:
         _list(as_json=as_json)
@@ -67,13 +59,11 @@ def _explain_code(code: str, *, as_json: bool) -> None:
     )
 
 
-@reports_errors_by_class
-def _explain_workflow(workflow: str, repository: str | None, *, as_json: bool) -> None:
+def _explain_workflow(workflow: str, repository: RepositoryId | None, *, as_json: bool) -> None:
     from perago.app.command_line.attempts import inspection_tools  # noqa: PLC0415 - used here alone
 
     settings = load_settings()
-    where = None if repository is None else RepositoryId(repository)
-    question = Question(workflow, where, decisions_kept=settings.gc_tag_ttl)
+    question = Question(workflow, repository, decisions_kept=settings.gc_tag_ttl)
 
     async def read(services: "Container") -> tuple[AttemptHistory, datetime]:
         return await gather(inspection_tools(services), question), services.clock().now()
@@ -85,12 +75,14 @@ def _explain_workflow(workflow: str, repository: str | None, *, as_json: bool) -
             "explain-workflow/1",
             {"workflow": workflow, **asdict(explanation), "missing": list(history.missing)},
         )
-        return
-    for sentence in (explanation.happened, explanation.left, explanation.to_do):
-        say(sentence)
-    say(f"  {explanation.command}")
-    for text in history.missing:
-        note(f"missing: {text}")
+    else:
+        for sentence in (explanation.happened, explanation.left, explanation.to_do):
+            say(sentence)
+        say(f"  {explanation.command}")
+        for text in history.missing:
+            note(f"missing: {text}")
+    if history.unanswered:
+        raise typer.Exit(UNANSWERED)
 
 
 def _list(*, as_json: bool) -> None:

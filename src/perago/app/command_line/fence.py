@@ -5,22 +5,22 @@ Prints what was found and done, and what running workflows must do; the work is 
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import asdict
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from perago.app.command_line.reporting import (
+    CommandGroup,
     CommandUsageError,
     JsonOption,
-    command_group,
     note,
-    reports_errors_by_class,
     say,
     say_json,
     warn,
 )
-from perago.app.command_line.services import ask
+from perago.app.command_line.services import RepositoryName, ask
 from perago.app.fence.install import (
     FenceChange,
     FenceFailure,
@@ -29,17 +29,16 @@ from perago.app.fence.install import (
     install_in_many,
     remove_fence,
 )
-from perago.app.fence.verify import UNPROTECTED, FenceVerdict, verify_fence
+from perago.app.fence.trust import UNPROTECTED, verify_fence
 from perago.domain.fence import FenceState
-from perago.domain.logical_execution import BranchName, RepositoryId
+from perago.domain.lakefs import BranchName, RepositoryId
 from perago.ports.asking import all_repositories
 
 if TYPE_CHECKING:
     from perago.app.container import Container
 
-app = command_group("Install, verify or remove the publication fence of a branch.")
+app = CommandGroup("Install, verify or remove the publication fence of a branch.")
 
-Repository = Annotated[str, typer.Argument(metavar="REPO", help="Name of the repository.")]
 Branch = Annotated[str, typer.Argument(metavar="BRANCH", help="Name of the target branch.")]
 NOT_TRUSTED = 4  # as PublishFenceError in `reporting`: scripts need one test for both
 INCOMPLETE = 1  # some of many repositories failed, perhaps each for another reason
@@ -49,8 +48,7 @@ OLDER_COMMITS = (
 )
 
 
-@app.command("install")
-@reports_errors_by_class
+@app.subcommand("install")
 def install(
     names: Annotated[
         list[str],
@@ -103,7 +101,7 @@ def _install_in_many(match: str, branch: BranchName, *, protect: bool, as_json: 
 
     def show(end: FenceReport | FenceFailure) -> None:
         if isinstance(end, FenceReport):
-            tell(f"{end.change}: {end.repository} {end.branch} at {end.commit}")
+            tell(_line(end))
         else:
             warn(f"{end.repository}: {end.error}")
 
@@ -120,7 +118,7 @@ def _install_in_many(match: str, branch: BranchName, *, protect: bool, as_json: 
     reports = [end for end in ends if isinstance(end, FenceReport)]
     failures = [end for end in ends if isinstance(end, FenceFailure)]
     if as_json:
-        rows = [*map(_document, reports), *map(_failure_document, failures)]
+        rows = [*map(asdict, reports), *map(_failure_document, failures)]
         say_json("fences/1", {"match": match, "branch": branch, "repositories": rows})
     _sum_up(branch, reports, len(failures))
     if failures:
@@ -130,6 +128,9 @@ def _install_in_many(match: str, branch: BranchName, *, protect: bool, as_json: 
 def _sum_up(branch: BranchName, reports: Sequence[FenceReport], failed: int) -> None:
     counts = Counter(report.change for report in reports)
     counted = [f"{counts[change]} {change}" for change in FenceChange if counts[change]]
+    added = sum(report.protection_added for report in reports)
+    if added:
+        counted.append(f"protection added to {added}")
     note(", ".join([*counted, f"{failed} failed"]))
     resettable = sum(not report.protected for report in reports)
     if resettable:
@@ -138,9 +139,8 @@ def _sum_up(branch: BranchName, reports: Sequence[FenceReport], failed: int) -> 
         note(OLDER_COMMITS)
 
 
-@app.command("remove")
-@reports_errors_by_class
-def remove(repository: Repository, branch: Branch, *, as_json: JsonOption = False) -> None:
+@app.subcommand("remove")
+def remove(repository: RepositoryName, branch: Branch, *, as_json: JsonOption = False) -> None:
     """Remove the fence from the branch."""
     report = ask(
         lambda container: remove_fence(
@@ -150,9 +150,8 @@ def remove(repository: Repository, branch: Branch, *, as_json: JsonOption = Fals
     _print_report(report, as_json=as_json)
 
 
-@app.command("verify", short_help="Check the fence, and that the server enforces it.")
-@reports_errors_by_class
-def verify(repository: Repository, branch: Branch, *, as_json: JsonOption = False) -> None:
+@app.subcommand("verify", short_help="Check the fence, and that the server enforces it.")
+def verify(repository: RepositoryName, branch: Branch, *, as_json: JsonOption = False) -> None:
     """Check that the fence is unmodified and that the server enforces it.
 
     Perago tries a merge on a scratch branch that the server must refuse, and one into a protected
@@ -161,21 +160,21 @@ def verify(repository: Repository, branch: Branch, *, as_json: JsonOption = Fals
     verdict = ask(
         lambda container: verify_fence(
             container.fence_tools(),
-            container.canary(),
             container.clock(),
             RepositoryId(repository),
             BranchName(branch),
         )
     )
-    _print_verdict(verdict, as_json=as_json)
+    if as_json:
+        say_json("fence-verdict/1", {**asdict(verdict), "warnings": list(verdict.warnings)})
+    else:
+        say(f"{verdict.state}: {verdict.repository} {verdict.branch} at {verdict.head}")
+        if verdict.state is not FenceState.TRUSTED:
+            note(f"run `perago fence install {verdict.repository} {verdict.branch}`")
+        for warning in verdict.warnings:
+            warn(warning)
     if not verdict.works:
         raise typer.Exit(NOT_TRUSTED)
-
-
-def _document(report: FenceReport) -> dict[str, object]:
-    named = {"repository": report.repository, "branch": report.branch}
-    facts = {"change": report.change, "commit": report.commit, "before": report.before}
-    return {**named, **facts, "protected": report.protected}
 
 
 def _failure_document(failure: FenceFailure) -> dict[str, object]:
@@ -185,21 +184,11 @@ def _failure_document(failure: FenceFailure) -> dict[str, object]:
 
 def _print_report(report: FenceReport, *, as_json: bool) -> None:
     if as_json:
-        say_json("fence/1", _document(report))
+        say_json("fence/1", asdict(report))
         return
-    say(f"{report.change}: {report.repository} {report.branch} at {report.commit}")
+    say(_line(report))
 
 
-def _print_verdict(verdict: FenceVerdict, *, as_json: bool) -> None:
-    if as_json:
-        document = {"repository": verdict.repository, "branch": verdict.branch}
-        fence = {"head": verdict.head, "state": verdict.state, "version": verdict.version}
-        rules = {"protected": verdict.protected, "protected_merge": verdict.protected_merge}
-        warnings = list(verdict.warnings)
-        say_json("fence-verdict/1", {**document, **fence, **rules, "warnings": warnings})
-        return
-    say(f"{verdict.state}: {verdict.repository} {verdict.branch} at {verdict.head}")
-    if verdict.state is not FenceState.TRUSTED:
-        note(f"run `perago fence install {verdict.repository} {verdict.branch}`")
-    for warning in verdict.warnings:
-        warn(warning)
+def _line(report: FenceReport) -> str:
+    added = ", protection added" if report.protection_added else ""
+    return f"{report.change}{added}: {report.repository} {report.branch} at {report.commit}"

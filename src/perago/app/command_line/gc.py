@@ -3,26 +3,19 @@
 With `--dry-run` everything is judged and nothing is removed.
 """
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from perago.app.command_line.reporting import (
-    JsonOption,
-    note,
-    reports_errors_by_class,
-    say,
-    say_json,
-    warn,
-)
+from perago.app.command_line.reporting import UNANSWERED, JsonOption, note, say, say_json, warn
 from perago.app.command_line.services import ask
 from perago.app.gc.judging import GcTools, Judged, one_age, retention_times
 from perago.app.gc.local_pass import LocalPass, sweep_directories
 from perago.app.gc.remote_pass import RemotePass
 from perago.app.settings.parsing import parse_time_to_live
 from perago.app.settings.settings import load_settings
-from perago.domain.logical_execution import RepositoryId
+from perago.domain.lakefs import RepositoryId
 from perago.domain.retention import RetentionTimes
 from perago.ports.asking import all_repositories
 from perago.ports.errors import ServiceError
@@ -30,9 +23,7 @@ from perago.ports.errors import ServiceError
 if TYPE_CHECKING:
     from perago.app.container import Container
 
-# 6 as for every ServiceError (`reporting`): another try may help. 1: something that was judged
-# could not be removed, and the lines say what.
-INCOMPLETE, UNREACHED = 1, 6
+INCOMPLETE = 1  # something that was judged could not be removed, and the lines say what
 # Of thousands of repositories a person wants to see that it goes on; a short pass says nothing.
 PROGRESS_SECONDS = 10.0
 
@@ -44,7 +35,6 @@ class _Done:
     unreached: list[ServiceError]
 
 
-@reports_errors_by_class
 def gc(
     repositories: Annotated[
         list[str] | None,
@@ -83,7 +73,7 @@ def gc(
         _print(done, dry_run=dry_run)
     if done.unreached:
         if as_json:  # the document has told, and there is one only
-            raise typer.Exit(UNREACHED)
+            raise typer.Exit(UNANSWERED)
         raise done.unreached[0]
     if failed or done.local.failed:
         raise typer.Exit(INCOMPLETE)
@@ -134,16 +124,7 @@ def _document(done: _Done, *, dry_run: bool) -> dict[str, object]:
     return {
         "dry_run": dry_run,
         "repositories": {
-            repository: [
-                {
-                    "kind": each.kind,
-                    "name": each.name,
-                    "removed": each.removed,
-                    "reason": each.reason,
-                    "error": each.error,
-                }
-                for each in judged
-            ]
+            repository: [asdict(each) for each in judged]
             for repository, judged in done.repositories.items()
         },
         "unreached": [str(error) for error in done.unreached],

@@ -8,7 +8,7 @@ system and of libraries are left out, because the mistake is in none of them. `l
 import importlib
 import sysconfig
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated
@@ -142,13 +142,12 @@ def _own_frames(error: BaseException) -> list[traceback.FrameSummary]:
 
 
 def _is_below(filename: str, folders: frozenset[Path]) -> bool:
-    return not folders.isdisjoint(_parents(filename))
+    return not folders.isdisjoint(Path(filename).parents)
 
 
-def _parents(filename: str) -> Iterator[Path]:
-    yield from Path(filename).parents
-
-
+Targets = Annotated[
+    list[str], typer.Argument(metavar="MODULE", help="Importable names of task modules.")
+]
 TaskOption = Annotated[
     str | None,
     typer.Option("--task", metavar="NAME", help="Which task, if the module declares several."),

@@ -1,7 +1,7 @@
 """What commands print and how they end: data on stdout, the rest on stderr, one exit code.
 
 Every document of `--json` names its schema and version. `reports_errors` turns an exception into a
-message and an exit code. `parse_address` reads `REPO@REF`. Knows no command.
+message and an exit code. Knows no command.
 """
 
 import functools
@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Annotated, Any, ParamSpec
 
 import typer
@@ -28,7 +28,6 @@ from perago.domain.errors import (
     SparkEnvironmentError,
     StaleAttemptError,
 )
-from perago.domain.logical_execution import RepositoryId
 from perago.domain.text import plain, plain_lines
 from perago.ports.errors import OutcomeUnknownError, ServiceError
 
@@ -45,8 +44,11 @@ JsonOption = Annotated[
     bool, typer.Option("--json", help="Print one JSON document with a versioned schema.")
 ]
 FAILED = 1  # the only code of failure that 0.6.1 had; its commands keep it
+# As for every ServiceError: another try may help. A command that printed what the other server has
+# ends with it too, because a script has to tell a whole answer from one with parts missing.
+UNANSWERED = 6
 CALLED: ContextVar[str | None] = ContextVar("called", default=None)
-"""The command, or the group of commands, that runs now; its help is a remedy."""
+"""The command that runs now, with its group if it has one; its help is a remedy."""
 LOCAL_FILE = "PRG-X004"  # of an OSError, which has no code of its own
 # The finer codes are for commands of which 0.6.1 promised nothing; the first match counts.
 _EXIT_CODES: tuple[tuple[type[BaseException], int], ...] = (
@@ -59,19 +61,8 @@ _EXIT_CODES: tuple[tuple[type[BaseException], int], ...] = (
     (StaleAttemptError, 4),
     (OutcomeUnknownAtDeadlineError, 5),
     (OutcomeUnknownError, 5),
-    (ServiceError, 6),
+    (ServiceError, UNANSWERED),
 )
-
-
-def command_group(help_text: str) -> typer.Typer:
-    """Commands below one word, such as `perago fence`; the word alone shows what there is."""
-    return typer.Typer(
-        help=help_text,
-        no_args_is_help=True,
-        add_completion=False,
-        rich_markup_mode=None,
-        pretty_exceptions_enable=False,
-    )
 
 
 def say(text: str) -> None:
@@ -117,7 +108,7 @@ def python_warnings() -> Generator[None]:
 
 
 def reports_errors(
-    function: Callable[Arguments, None], *, finer_exit_codes: bool = False
+    function: Callable[Arguments, None], *, finer_exit_codes: bool = True
 ) -> Callable[Arguments, None]:
     """Let a command end with `error: ...`, code and remedy, and an exit code by class."""
 
@@ -136,9 +127,35 @@ def reports_errors(
     return run
 
 
-def reports_errors_by_class(function: Callable[Arguments, None]) -> Callable[Arguments, None]:
-    """Like `reports_errors`, with an exit code for each class of error."""
-    return reports_errors(function, finer_exit_codes=True)
+class CommandGroup(typer.Typer):
+    """Commands below one word, such as `perago fence`; the word alone shows what there is."""
+
+    def __init__(self, help_text: str) -> None:
+        super().__init__(
+            help=help_text,
+            no_args_is_help=True,
+            add_completion=False,
+            rich_markup_mode=None,
+            pretty_exceptions_enable=False,
+        )
+        self.callback()(lambda: None)  # without one, a group of one command would be that command
+
+    def subcommand(
+        self, name: str, short_help: str | None = None
+    ) -> Callable[[Callable[Arguments, None]], Callable[Arguments, None]]:
+        """Add a command, which ends as every command does."""
+
+        def added(function: Callable[Arguments, None]) -> Callable[Arguments, None]:
+            @functools.wraps(function)
+            def called(*args: Arguments.args, **kwargs: Arguments.kwargs) -> None:
+                # The help of the group alone shows none of the arguments.
+                CALLED.set(f"{CALLED.get()} {name}")
+                function(*args, **kwargs)
+
+            self.command(name, short_help=short_help)(reports_errors(called))
+            return function
+
+        return added
 
 
 def _report(error: Exception, *, as_json: bool) -> None:
@@ -152,8 +169,9 @@ def _report(error: Exception, *, as_json: bool) -> None:
         note_lines(each)
     row = find_code(code)  # a foreign adapter may have codes of its own
     if row is not None:
-        row = replace(row, remedy=filled(row.remedy, _names_now()))
-    if row is not None:
+        called = CALLED.get()
+        names = {} if called is None else {"COMMAND": called}
+        row = replace(row, remedy=filled(row.remedy, names))
         note(f"  {row.code}: {row.remedy} (perago explain {row.code})")
     if as_json:
         facts: dict[str, Any] = {"message": message, "type": type(error).__name__}
@@ -161,11 +179,6 @@ def _report(error: Exception, *, as_json: bool) -> None:
             facts |= {"code": row.code, "cause": row.cause, "remedy": row.remedy}
         say_json("error/1", {"error": facts})
     sys.stdout.flush()
-
-
-def _names_now() -> dict[str, str]:
-    called = CALLED.get()
-    return {} if called is None else {"COMMAND": called}
 
 
 def _code_of(error: Exception) -> str:
@@ -176,19 +189,3 @@ def _code_of(error: Exception) -> str:
 
 def _exit_code(error: Exception) -> int:
     return next((code for kind, code in _EXIT_CODES if isinstance(error, kind)), FAILED)
-
-
-@dataclass(frozen=True, slots=True)
-class CommitAddress:
-    """A repository and a commit, branch or tag in it."""
-
-    repository: RepositoryId
-    ref: str
-
-
-def parse_address(text: str) -> CommitAddress:
-    """Split at the one `@`."""
-    repository, _, ref = text.partition("@")
-    if not repository or not ref or "@" in ref:
-        raise CommandUsageError(f"expected REPO@REF, found {text!r}")
-    return CommitAddress(RepositoryId(repository), ref)

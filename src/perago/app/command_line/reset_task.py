@@ -7,24 +7,16 @@ import typer
 
 from perago.app.attempt.reset_task import Reset
 from perago.app.attempt.reset_task import reset_task as reset
-from perago.app.command_line.reporting import (
-    CommandUsageError,
-    JsonOption,
-    note,
-    reports_errors_by_class,
-    say,
-    say_json,
-)
+from perago.app.command_line.reporting import CommandUsageError, JsonOption, note, say, say_json
 from perago.app.command_line.services import ask
-from perago.domain.logical_execution import RepositoryId
-from perago.domain.settled import start_anew
+from perago.domain.lakefs import RepositoryId
+from perago.domain.run import start_anew
 from perago.ports.conductor import Workflows
 
 if TYPE_CHECKING:
     from perago.app.container import Container
 
 
-@reports_errors_by_class
 def reset_task(
     workflow: Annotated[str, typer.Argument(metavar="WORKFLOW", help="Id of the workflow.")],
     reference: Annotated[

@@ -1,32 +1,48 @@
-"""`perago runs REPO` and `perago abandon RUN`: runs that have begun and are not published."""
+"""`perago runs`, `abandon` and `diff`: what is held back from a target, and what it would change.
 
+A run holds back its publications until it is finished, a staged commit its changes until it is
+published. The comparison of `diff` is that of lakeFS, so nothing is downloaded.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from perago.app.command_line.reporting import (
+    UNANSWERED,
     CommandUsageError,
     JsonOption,
     note,
-    reports_errors_by_class,
     say,
     say_json,
     warn,
 )
-from perago.app.command_line.services import OneRepository, ask, conductor_if_configured, one_or_all
-from perago.app.runs.held_runs import HeldRun, abandon_run, find_run, held_runs, with_workflow
+from perago.app.command_line.services import (
+    OneRepository,
+    RepositoryName,
+    ask,
+    one_or_all,
+    workflows_if_configured,
+)
+from perago.app.runs import held_runs
 from perago.domain.errors import RuntimeConfigError
-from perago.domain.logical_execution import RepositoryId
+from perago.domain.lakefs import RepositoryId
 from perago.domain.run import RunKey
+from perago.domain.text import in_units
+from perago.ports.asking import all_changes
 from perago.ports.errors import ServiceError
+from perago.ports.lakefs import Change, ChangeKind
 
 if TYPE_CHECKING:
     from perago.app.container import Container
 
+_SIGNS = {ChangeKind.ADDED: "+", ChangeKind.CHANGED: "~", ChangeKind.REMOVED: "-"}
 
-@reports_errors_by_class
+
 def runs(
-    repository: Annotated[str, typer.Argument(metavar="REPO", help="Name of the repository.")],
+    repository: RepositoryName,
     *,
     branch: Annotated[
         str | None,
@@ -37,6 +53,7 @@ def runs(
     """List the runs of a repository that are not published.
 
     The target and the state of the workflow come from Conductor; without it they are unknown.
+    If it did not answer, the exit code is 6.
     """
     found, unreached = ask(lambda services: _list(services, repository))
     if unreached is not None and branch is not None:
@@ -44,7 +61,15 @@ def runs(
     shown = [run for run in found if branch is None or run.target == branch]
     if as_json:
         say_json("runs/1", {"repository": repository, "runs": [_row(run) for run in shown]})
-        return
+    else:
+        _print(repository, branch, shown, unreached)
+    if isinstance(unreached, ServiceError):
+        raise typer.Exit(UNANSWERED)
+
+
+def _print(
+    repository: str, branch: str | None, shown: list[held_runs.HeldRun], unreached: Exception | None
+) -> None:
     for run in shown:
         target, status = run.target or "unknown target", run.status or "unknown workflow"
         say(f"{run.key}  {run.publications} publications for {target}, {status}")
@@ -59,7 +84,6 @@ def runs(
     )
 
 
-@reports_errors_by_class
 def abandon(
     run: Annotated[
         str,
@@ -78,15 +102,14 @@ def abandon(
     """
 
     async def remove(services: "Container") -> tuple[RepositoryId, RunKey, list[str]]:
-        lakefs, conductor = services.lakefs(), conductor_if_configured(services)
+        lakefs, workflows = services.lakefs(), workflows_if_configured(services)
         searched = await one_or_all(lakefs, repository)
-        found = await find_run(lakefs, run, searched)
+        found = await held_runs.find_run(lakefs, run, searched)
         if found is None:
             where = repository or f"{len(searched)} repositories"
             raise CommandUsageError(f"expected a run, found {run!r}, which is not in {where}")
         home, key, _ = found
-        workflows = None if conductor is None else conductor.workflows
-        return home, key, await abandon_run(lakefs, workflows, home, key, force=force)
+        return home, key, await held_runs.abandon_run(lakefs, workflows, home, key, force=force)
 
     home, key, removed = ask(remove)
     if as_json:
@@ -96,18 +119,121 @@ def abandon(
         say(f"removed: {name}")
 
 
-async def _list(services: "Container", repository: str) -> tuple[list[HeldRun], Exception | None]:
-    found = [run async for run in held_runs(services.lakefs(), RepositoryId(repository))]
-    conductor = conductor_if_configured(services)  # lakeFS alone knows most of a run
-    if conductor is None:
+async def _list(
+    services: "Container", repository: str
+) -> tuple[list[held_runs.HeldRun], Exception | None]:
+    found = [run async for run in held_runs.held_runs(services.lakefs(), RepositoryId(repository))]
+    workflows = workflows_if_configured(services)  # lakeFS alone knows most of a run
+    if workflows is None:
         return found, RuntimeConfigError("no Conductor is configured; set PERAGO_CONDUCTOR")
     try:
-        return [await with_workflow(conductor.workflows, run) for run in found], None
+        return [await held_runs.with_workflow(workflows, run) for run in found], None
     except ServiceError as error:
         return found, error
 
 
-def _row(run: HeldRun) -> dict[str, object]:
+def _row(run: held_runs.HeldRun) -> dict[str, object]:
     facts = {"key": run.key, "branch": run.branch, "base": run.base, "head": run.head}
     more = {"publications": run.publications, "target": run.target, "status": run.status}
     return {**facts, "workflow": run.workflow_id, **more}
+
+
+def diff(
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME", help="Key, branch or workflow of a run, or an execution id."
+        ),
+    ],
+    *,
+    repository: OneRepository = None,
+    stat: Annotated[
+        bool, typer.Option("--stat", help="Count by folder instead of naming each object.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Show what a run or a staged commit would change on its target, by object, with sizes.
+
+    Of a run that is published already it shows what that changed.
+    The size of a removed object is not known.
+    """
+    held, changes = ask(lambda services: _read_changes(services, name, repository))
+    if as_json:
+        say_json("diff/1", _diff_document(held, changes, stat=stat))
+        return
+    if stat:
+        for folder, counts in _by_folder(changes).items():
+            say(f"{_counted(counts)}  {folder}")
+    else:
+        for change in changes:
+            size = "" if change.entry is None else f"  {in_units(change.entry.size)}"
+            say(f"{_SIGNS[change.kind]} {change.path}{size}")
+    note(f"{held.repository}: {held.base} to {held.head} ({held.branch})")
+    note(_total(changes))
+    if held.is_published:
+        note(
+            f"the run is published as {held.head} on {held.branch};"
+            f" `lakectl log --first-parent lakefs://{held.repository}/{held.branch}` shows it"
+        )
+
+
+async def _read_changes(
+    services: "Container", name: str, repository: RepositoryId | None
+) -> tuple[held_runs.HeldChanges, list[Change]]:
+    lakefs, workflows = services.lakefs(), workflows_if_configured(services)
+    searched = await one_or_all(lakefs, repository)
+    held = await held_runs.find_held(lakefs, name, searched)
+    if held is None and workflows is not None:
+        held = await held_runs.find_published(lakefs, workflows, name)
+    if held is None:
+        where = repository or f"{len(searched)} repositories"
+        text = f"expected a run, an execution or a private branch, found {name!r}"
+        raise CommandUsageError(f"{text}, which is not or no longer in {where}")
+    changes = all_changes(lakefs.commits, held.repository, held.base, held.head)
+    return held, [change async for change in changes]
+
+
+def _diff_document(
+    held: held_runs.HeldChanges, changes: Sequence[Change], *, stat: bool
+) -> dict[str, object]:
+    named = {"repository": held.repository, "branch": held.branch, "published": held.is_published}
+    document = {**named, "base": held.base, "head": held.head, "total": _counts(changes)}
+    if stat:
+        return {**document, "folders": _by_folder(changes)}
+    rows = [
+        {
+            "path": change.path,
+            "kind": change.kind,
+            "bytes": None if change.entry is None else change.entry.size,
+        }
+        for change in changes
+    ]
+    return {**document, "changes": rows}
+
+
+def _counts(changes: Iterable[Change]) -> dict[str, int]:
+    """Objects by what happened to them, and the bytes of those that are there afterwards."""
+    counts = Counter({kind.value: 0 for kind in ChangeKind})
+    size = 0
+    for change in changes:
+        counts[change.kind.value] += 1
+        size += 0 if change.entry is None else change.entry.size
+    return {**counts, "bytes": size}
+
+
+def _by_folder(changes: Iterable[Change]) -> dict[str, dict[str, int]]:
+    folders: dict[str, list[Change]] = {}
+    for change in changes:
+        folders.setdefault(change.path.rpartition("/")[0] + "/", []).append(change)
+    return {folder: _counts(inside) for folder, inside in folders.items()}
+
+
+def _counted(counts: dict[str, int]) -> str:
+    signs = (f"{sign}{counts[kind.value]}" for kind, sign in _SIGNS.items() if counts[kind.value])
+    return f"{' '.join(signs)} {in_units(counts['bytes'])}"
+
+
+def _total(changes: Sequence[Change]) -> str:
+    counts = _counts(changes)
+    kinds = ", ".join(f"{counts[kind.value]} {kind.value}" for kind in _SIGNS)
+    return f"{kinds}; {in_units(counts['bytes'])} are new or changed"

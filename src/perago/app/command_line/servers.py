@@ -12,14 +12,7 @@ from typing import Annotated
 
 import typer
 
-from perago.app.command_line.reporting import (
-    JsonOption,
-    command_group,
-    note,
-    reports_errors_by_class,
-    say,
-    say_json,
-)
+from perago.app.command_line.reporting import CommandGroup, JsonOption, note, say, say_json
 from perago.domain.errors import PeragoError
 
 NAMES = ("lakefs", "conductor")
@@ -27,21 +20,15 @@ _PRIVATE = 0o600  # the file has the key of the lakeFS
 
 
 class LocalServerError(PeragoError, RuntimeError):
-    """A server could not be fetched, built or started here."""
+    """A server could not be fetched, built or started here, or it has ended."""
 
     code = "PRG-X005"
 
 
-servers_group = command_group("Run lakeFS and Conductor on this machine, to try things out.")
+servers_group = CommandGroup("Run lakeFS and Conductor on this machine, to try things out.")
 
 
-@servers_group.callback()
-def servers() -> None:
-    """Run lakeFS and Conductor on this machine, to try things out."""
-
-
-@servers_group.command("up")
-@reports_errors_by_class
+@servers_group.subcommand("up")
 def up(
     *,
     env_file: Annotated[
@@ -50,8 +37,11 @@ def up(
     ] = None,
 ) -> None:
     """Run both until Ctrl-C, and print their settings."""
-    from perago_servers import conductor_server, lakefs_server  # noqa: PLC0415 - only here
+    import perago_servers  # noqa: PLC0415 - only here
 
+    if env_file is not None:
+        # After the start, a wrong path would have cost it, and left what the servers store.
+        env_file.open("a").close()
     # A script starts this in the background, where a Ctrl-C is ignored: both signals end it.
     for ending in (signal.SIGINT, signal.SIGTERM):
         signal.signal(ending, signal.default_int_handler)
@@ -59,9 +49,9 @@ def up(
     try:
         with (
             server_errors(),
-            lakefs_server() as lakefs,
+            perago_servers.lakefs_server() as lakefs,
             # Without these workers a JOIN waits for ever.
-            conductor_server(profile="workers") as conductor,
+            perago_servers.conductor_server(profile="workers") as conductor,
         ):
             settings = {
                 "PERAGO_LAKEFS": lakefs.endpoint,
@@ -78,8 +68,7 @@ def up(
             note(f"lakeFS: pid {lakefs.pid}, log {lakefs.log}")
             note(f"Conductor: pid {conductor.pid}, log {conductor.log}")
             note("ready; Ctrl-C stops both and removes what they stored")
-            while True:
-                signal.pause()
+            perago_servers.wait_until_one_ends({"lakeFS": lakefs, "Conductor": conductor})
     except KeyboardInterrupt:
         return
 
@@ -96,20 +85,19 @@ def write_settings(env_file: Path, settings: Mapping[str, str]) -> None:
 
 def _programs() -> Path:
     """The directory of lakeFS's programs."""
-    from perago_servers.__main__ import KEYS  # noqa: PLC0415 - only here
+    from perago_servers.__main__ import PROGRAMS  # noqa: PLC0415 - only here
     from perago_servers.cache import cache_root  # noqa: PLC0415 - only here
 
-    return cache_root() / KEYS["lakefs"]
+    return cache_root() / PROGRAMS["lakefs"].key
 
 
-@servers_group.command("fetch")
-@reports_errors_by_class
+@servers_group.subcommand("fetch")
 def fetch(*, as_json: JsonOption = False) -> None:
     """Fetch and build both, once per user: six minutes."""
-    from perago_servers.__main__ import FETCHERS  # noqa: PLC0415 - only here
+    from perago_servers.__main__ import PROGRAMS  # noqa: PLC0415 - only here
 
     with server_errors():
-        found = {name: str(FETCHERS[name]()) for name in NAMES}
+        found = {name: str(PROGRAMS[name].fetch()) for name in NAMES}
     if as_json:
         say_json("servers/1", {"servers": found})
         return
@@ -117,20 +105,20 @@ def fetch(*, as_json: JsonOption = False) -> None:
         say(f"{name}: {path}")
 
 
-@servers_group.command("status")
-@reports_errors_by_class
+@servers_group.subcommand("status")
 def status(*, as_json: JsonOption = False) -> None:
     """Show the versions, whether they are fetched, and where lakectl is."""
-    from perago_servers.__main__ import KEYS  # noqa: PLC0415 - only here
+    from perago_servers.__main__ import PROGRAMS  # noqa: PLC0415 - only here
     from perago_servers.cache import is_made  # noqa: PLC0415 - only here
 
-    found = {name: KEYS[name] if is_made(KEYS[name]) else None for name in NAMES}
+    keys = {name: PROGRAMS[name].key for name in NAMES}
+    found = {name: key if is_made(key) else None for name, key in keys.items()}
     lakectl = _programs() / "lakectl"
     if as_json:
         say_json("servers-status/1", {"servers": found, "lakectl": str(lakectl)})
         return
     for name, made in found.items():
-        say(f"{name}: {made or f'{KEYS[name]}, not fetched yet: perago servers fetch'}")
+        say(f"{name}: {made or f'{keys[name]}, not fetched yet: perago servers fetch'}")
     say(f"lakectl: {lakectl}")
 
 

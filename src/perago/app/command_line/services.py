@@ -7,23 +7,41 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from perago.app.settings.runtime_config import connections_of
+from perago.app.connections import connections_of
 from perago.app.settings.settings import Settings, load_settings
-from perago.domain.logical_execution import RepositoryId
+from perago.domain.lakefs import BranchName, RepositoryId
 from perago.ports.asking import all_repositories
-from perago.ports.installations import ConductorInstallation, LakeFSInstallation
+from perago.ports.conductor import Workflows
+from perago.ports.installations import LakeFSInstallation
 
 if TYPE_CHECKING:
     from perago.app.container import Container
 
 Answer = TypeVar("Answer")
+# Arguments and options that several commands have.
+RepositoryName = Annotated[str, typer.Argument(metavar="REPO", help="Name of the repository.")]
 OneRepository = Annotated[
-    str | None, typer.Option("--repo", metavar="REPO", help="Look here only. Default: everywhere.")
+    RepositoryId | None,
+    typer.Option(
+        "--repo", metavar="REPO", parser=RepositoryId, help="Look here only. Default: everywhere."
+    ),
 ]
 LeftRepository = Annotated[
-    str | None,
+    RepositoryId | None,
     typer.Option(
-        "--repo", metavar="REPO", help="Repository, if Conductor does not know the workflow."
+        "--repo",
+        metavar="REPO",
+        parser=RepositoryId,
+        help="Repository, if Conductor does not know the workflow.",
+    ),
+]
+LeftBranch = Annotated[
+    BranchName | None,
+    typer.Option(
+        "--branch",
+        metavar="BRANCH",
+        parser=BranchName,
+        help="Branch. Default: the one of the repository.",
     ),
 ]
 
@@ -54,12 +72,14 @@ async def opened_services(settings: Settings) -> AsyncGenerator["Container"]:
             await service.close()
 
 
-def conductor_if_configured(services: "Container") -> ConductorInstallation | None:
-    """Conductor, for commands that have something to say without it."""
+def workflows_if_configured(services: "Container") -> Workflows | None:
+    """Conductor's workflows, for commands that have something to say without it."""
     configured = services.connections().conductor is not None
-    return services.conductor() if configured else None
+    return services.conductor().workflows if configured else None
 
 
-async def one_or_all(lakefs: LakeFSInstallation, repository: str | None) -> list[RepositoryId]:
+async def one_or_all(
+    lakefs: LakeFSInstallation, repository: RepositoryId | None
+) -> list[RepositoryId]:
     """The repositories in which to search: the one that was named, or all."""
-    return [RepositoryId(repository)] if repository else await all_repositories(lakefs.repositories)
+    return [repository] if repository else await all_repositories(lakefs.repositories)

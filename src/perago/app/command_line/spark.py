@@ -6,31 +6,24 @@ published, `spark jars` fetches what Spark needs. pyspark is imported only when 
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from perago.app.command_line.reporting import (
-    CommitAddress,
+    CommandGroup,
+    CommandUsageError,
     JsonOption,
-    command_group,
-    parse_address,
-    reports_errors_by_class,
     say,
     say_json,
 )
 from perago.app.command_line.services import ask
-from perago.app.settings.runtime_config import connections_of
 from perago.app.settings.settings import Settings, load_settings
-from perago.domain.logical_execution import CommitId
-
-if TYPE_CHECKING:
-    from perago.app.container import Container
+from perago.domain.lakefs import CommitId, RepositoryId
 
 DAMAGED = 1  # damage was found; an error before the answer has a finer code (`reporting`)
 
 
-@reports_errors_by_class
 def verify(
     address: Annotated[str, typer.Argument(metavar="REPO@REF", help="Commit, branch or tag.")],
     *,
@@ -48,15 +41,11 @@ def verify(
 
     spark_parts.require_spark()
     settings = load_settings()
-    wanted = parse_address(address)
-    commit = commit_of(settings, wanted)
-    destination = report or f"perago-verify-{wanted.repository}-{commit[:12]}"
+    repository, commit = _resolved(settings, address)
+    destination = report or f"perago-verify-{repository}-{commit[:12]}"
     if "://" not in destination:
         destination = f"file://{Path(destination).absolute()}"
-    target = spark_parts.job_target(wanted.repository, commit, prefix)
-    lakefs = connections_of(settings).lakefs
-    spark = spark_parts.spark_configuration(settings)
-    found = spark_parts.verify(spark, lakefs, target, destination)
+    found = spark_parts.verify(settings, repository, commit, prefix, destination)
     if as_json:
         say_json("verify/1", {"commit": commit, **asdict(found)})
     else:
@@ -70,27 +59,27 @@ def verify(
         raise typer.Exit(DAMAGED)
 
 
-def commit_of(settings: Settings, address: CommitAddress) -> CommitId:
-    """The commit that a reference names now."""
+def _resolved(settings: Settings, address: str) -> tuple[RepositoryId, CommitId]:
+    """The repository, and the commit that its reference names now."""
+    repository, ref = parse_address(address)
+    record = ask(lambda services: services.lakefs().commits.read(repository, ref), settings)
+    return repository, record.commit
 
-    async def read(services: "Container") -> CommitId:
-        return (await services.lakefs().commits.read(address.repository, address.ref)).commit
 
-    return ask(read, settings)
+def parse_address(text: str) -> tuple[RepositoryId, str]:
+    """The repository, and the commit, branch or tag in it: split at the one `@`."""
+    repository, _, ref = text.partition("@")
+    if not repository or not ref or "@" in ref:
+        raise CommandUsageError(f"expected REPO@REF, found {text!r}")
+    return RepositoryId(repository), ref
 
 
 HEADINGS = ("task", "day", "policy", "publications", "retries", "adoptions", "replacements")
 
-report_group = command_group("Count publications of a branch. Needs Spark.")
+report_group = CommandGroup("Count publications of a branch. Needs Spark.")
 
 
-@report_group.callback()
-def report() -> None:
-    """Count publications of a branch."""
-
-
-@report_group.command("publications", short_help="Count publications per task and day (Spark).")
-@reports_errors_by_class
+@report_group.subcommand("publications", short_help="Count publications per task and day (Spark).")
 def publications(
     address: str = typer.Argument(metavar="REPO@BRANCH", help="Branch, or any reference."),
     *,
@@ -101,11 +90,8 @@ def publications(
 
     spark_parts.require_spark()
     settings = load_settings()
-    wanted = parse_address(address)
-    commit = commit_of(settings, wanted)
-    target = spark_parts.job_target(wanted.repository, commit, "/")
-    lakefs = connections_of(settings).lakefs
-    found = spark_parts.publications(spark_parts.spark_configuration(settings), lakefs, target)
+    repository, commit = _resolved(settings, address)
+    found = spark_parts.publications(settings, repository, commit)
     if as_json:
         rows = [dict(zip(HEADINGS, row, strict=True)) for row in found.rows]
         say_json("publications/1", {"commit": commit, "commits": found.commits, "rows": rows})
@@ -115,16 +101,10 @@ def publications(
         say("\t".join(map(str, row)))
 
 
-spark_group = command_group("Fetch the jars that Spark tasks need.")
+spark_group = CommandGroup("Fetch the jars that Spark tasks need.")
 
 
-@spark_group.callback()
-def spark() -> None:
-    """Fetch the jars that Spark tasks need."""
-
-
-@spark_group.command("jars", short_help="Fetch the jars and print their paths.")
-@reports_errors_by_class
+@spark_group.subcommand("jars", short_help="Fetch the jars and print their paths.")
 def jars(
     *,
     ivy_settings: Annotated[

@@ -6,15 +6,15 @@ broken (70).
 
 import os
 from threading import Event, Thread, main_thread
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
 from perago.app.authoring.task_declaration import load_module_tasks
-from perago.app.command_line.loading import load_tasks
-from perago.app.command_line.reporting import python_warnings, reports_errors
+from perago.app.command_line.loading import Targets, load_tasks
+from perago.app.command_line.reporting import python_warnings
 from perago.app.settings.runtime_config import runtime_config
-from perago.app.settings.settings import Settings, load_settings
+from perago.app.settings.settings import ExecutionMode, Settings, load_settings
 from perago.app.start_checks import check_conductor, check_services
 from perago.app.worker.executor import ExecutorStartError
 from perago.domain.errors import RuntimeConfigError
@@ -22,14 +22,10 @@ from perago.domain.errors import RuntimeConfigError
 # After the main thread: time for the exit handlers of libraries. Python then waits without a limit
 # for other threads, and one of them may wait for an answer that never comes.
 LEAVE_SECONDS = 2.0
-ExecutionMode = Literal["process", "thread"]
 
 
-@reports_errors
 def start(
-    targets: Annotated[
-        list[str], typer.Argument(metavar="MODULE", help="Importable names of task modules.")
-    ],
+    targets: Targets,
     *,
     processes: Annotated[
         int, typer.Option("-j", "--processes", min=1, help="How many task functions run at once.")

@@ -20,15 +20,14 @@ from perago.app.command_line.reporting import (
     CommandUsageError,
     JsonOption,
     note,
-    reports_errors_by_class,
     say,
     say_json,
     warn,
 )
-from perago.app.command_line.services import ask
+from perago.app.command_line.services import RepositoryName, ask
 from perago.domain.attempt import AttemptStatus, WorkflowStatus
 from perago.domain.attempt_history import AttemptEvidence
-from perago.domain.logical_execution import BranchName, CommitId, RepositoryId
+from perago.domain.lakefs import BranchName, CommitId, RepositoryId
 from perago.domain.workflow_explanation import at_and_in
 from perago.ports.conductor import TaskDefinitions, WorkflowRecord, Workflows
 from perago.ports.errors import MissingError, UnavailableError
@@ -53,9 +52,8 @@ class WorkflowUnknownError(MissingError):
     code = "PRG-L012"
 
 
-@reports_errors_by_class
 def head(
-    repository: Annotated[str, typer.Argument(metavar="REPO", help="Name of the repository.")],
+    repository: RepositoryName,
     branch: Annotated[str, typer.Argument(metavar="BRANCH", help="Name of the branch.")],
     *,
     as_json: JsonOption = False,
@@ -71,7 +69,6 @@ def head(
         say(commit)
 
 
-@reports_errors_by_class
 def submit(
     workflow: Annotated[
         str, typer.Argument(metavar="WORKFLOW", help="Name of a registered workflow.")

@@ -2,44 +2,40 @@
 
 The page is that of `perago dev`, on real servers. It is served on loopback to GET alone and shows
 no key. `perago.app.inspection.watcher` decides when the servers are asked again.
+`serve_until_interrupted` serves the pages of `perago dev` and `demo`, too.
 """
 
 import asyncio
 import os
+import signal
+import threading
+import webbrowser
+from collections.abc import Callable
 from contextlib import AsyncExitStack
+from http.server import ThreadingHTTPServer
 from time import monotonic
 from typing import Annotated
 
 import typer
 
 from perago.app.command_line.attempts import inspection_tools
-from perago.app.command_line.reporting import (
-    CommandUsageError,
-    JsonOption,
-    note,
-    reports_errors_by_class,
-    say_json,
-)
-from perago.app.command_line.serve_page import serve_until_interrupted
-from perago.app.command_line.services import LeftRepository, opened_services
+from perago.app.command_line.reporting import CommandUsageError, JsonOption, note, say_json
+from perago.app.command_line.services import LeftBranch, LeftRepository, opened_services
 from perago.app.inspection.attempts import Question
 from perago.app.inspection.watcher import Watcher
 from perago.app.page.model import PageView, page_document
-from perago.app.page.page_server import Shown
-from perago.app.settings.settings import Settings, load_settings
-from perago.domain.logical_execution import BranchName, RepositoryId
+from perago.app.page.page_server import LOOPBACK, Shown, page_server
+from perago.app.settings.settings import load_settings
 from perago.domain.text import Secrets
 
+LOOK_SECONDS = 0.5  # between two looks for changed files; a saved file is shown at once to an eye
 
-@reports_errors_by_class
+
 def watch(
     workflow: Annotated[str, typer.Argument(metavar="WORKFLOW_ID", help="Id of the workflow.")],
     *,
     repository: LeftRepository = None,
-    branch: Annotated[
-        str | None,
-        typer.Option(metavar="BRANCH", help="Branch. Default: the one of the repository."),
-    ] = None,
+    branch: LeftBranch = None,
     port: Annotated[
         int, typer.Option(min=0, max=65535, help="Port of the page; 0: any free port.")
     ] = 0,
@@ -51,26 +47,24 @@ def watch(
     The page is on 127.0.0.1 and changes nothing. It asks Conductor and lakeFS again, from every 2
     to every 15 seconds, until the workflow has ended. Ctrl-C ends the command.
     """
+    from perago.app.start_worker import known_secrets  # noqa: PLC0415 - heavy
+
     if branch is not None and repository is None:
         raise CommandUsageError("--branch needs --repo REPO")
     settings = load_settings()
-    question = Question(
-        workflow,
-        None if repository is None else RepositoryId(repository),
-        None if branch is None else BranchName(branch),
-        decisions_kept=settings.gc_tag_ttl,
-    )
+    question = Question(workflow, repository, branch, decisions_kept=settings.gc_tag_ttl)
     with asyncio.Runner() as runner:
         parts = AsyncExitStack()
         services = runner.run(parts.enter_async_context(opened_services(settings)))
         try:
-            watcher = Watcher(inspection_tools(services), question, f"perago watch {workflow}")
+            masked = Secrets.of(known_secrets(settings, os.environ)).masked
+            title = f"perago watch {workflow}"
+            watcher = Watcher(inspection_tools(services), question, title, masked)
             first = runner.run(watcher.read())
-            masked = _secrets_of(settings).masked
             if as_json:
-                say_json("watch/1", page_document(first, masked))
+                say_json("watch/1", page_document(first))
                 return
-            _serve(runner, watcher, Shown(first, masked), port, open_page=open_page)
+            _serve(runner, watcher, Shown(first), port, open_page=open_page)
         finally:
             runner.run(parts.aclose())
 
@@ -102,8 +96,34 @@ def _say_that_it_ended(page: PageView) -> None:
     note(f"the workflow has ended ({statuses}): the servers are not asked again")
 
 
-def _secrets_of(settings: Settings) -> Secrets:
-    """Every secret of the settings and the environment."""
-    from perago.app.start_worker import known_secrets  # noqa: PLC0415  # heavy, and needed late
+def serve_until_interrupted(
+    shown: Shown, port: int, look: Callable[[], None] = lambda: None, *, open_page: bool
+) -> None:
+    """Serve on loopback; `look` may put something else on the page."""
+    # Both are set: who is started in the background of a script inherits an ignored Ctrl-C.
+    for ending in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(ending, signal.default_int_handler)
+    server = _bound(shown, port)
+    url = f"http://{LOOPBACK}:{server.server_port}/"
+    note(f"{url} (Ctrl-C ends)")
+    if open_page:
+        webbrowser.open(url)
+    serving = threading.Thread(target=server.serve_forever, daemon=True)
+    serving.start()
+    try:
+        while True:
+            look()
+            serving.join(LOOK_SECONDS)
+    except KeyboardInterrupt:
+        note("stopped")
+    finally:
+        server.shutdown()
+        server.server_close()
 
-    return Secrets.of(known_secrets(settings, os.environ))
+
+def _bound(shown: Shown, port: int) -> ThreadingHTTPServer:
+    try:
+        return page_server(shown, port)
+    except (OSError, OverflowError) as error:
+        text = f"--port {port} of {LOOPBACK}: {error}; without --port a free one is taken"
+        raise CommandUsageError(text) from error

@@ -4,17 +4,17 @@ The file is committed on a side branch and merged, because lakeFS lets merges pa
 is protected, and direct writes not. Each returns a report; the command line prints it.
 """
 
-from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from perago.app.fence.trust import FenceTools, read_fence, removed_afterwards
 from perago.domain.commit_metadata import EXPECTED_HEAD, FENCE_OWNER, LOGICAL_TASK_KEY
 from perago.domain.errors import PeragoError, PublicationRefusedError
 from perago.domain.fence import FENCE_FILE, FenceState, recognise_fence
-from perago.domain.logical_execution import BranchName, CommitId, RepositoryId
+from perago.domain.lakefs import BranchName, CommitId, RepositoryId
 from perago.domain.names import fence_branch
 from perago.domain.outcome import (
     HeadMoved,
@@ -25,10 +25,10 @@ from perago.domain.outcome import (
     TooManyTries,
 )
 from perago.domain.paths import FENCE_PATH
-from perago.ports.errors import ObjectMissingError, ServiceError
-from perago.ports.lakefs import Branches, CommitRequest, Commits, MergeRequest
-from perago.ports.objects import Objects, ObjectUpload
-from perago.ports.system import Concurrency, Identities
+from perago.ports.errors import ServiceError
+from perago.ports.lakefs import CommitRequest, MergeRequest
+from perago.ports.objects import ObjectUpload
+from perago.ports.system import Concurrency
 
 CONTENT_TYPE = "application/x-yaml"
 # Publications move the branch meanwhile, some a second. Each try takes a fraction of one, so ten
@@ -58,6 +58,7 @@ class FenceReport:
     commit: CommitId
     before: FenceState
     protected: bool
+    protection_added: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,24 +70,6 @@ class FenceFailure:
     error: PeragoError | ServiceError
 
 
-@dataclass(frozen=True, slots=True)
-class FenceTools:
-    """The ports that the fence commands use."""
-
-    branches: Branches
-    commits: Commits
-    objects: Objects
-    identities: Identities
-
-
-async def read_fence(tools: FenceTools, repository: RepositoryId, ref: str) -> bytes | None:
-    """The bytes of the fence file at a reference, or None."""
-    try:
-        return await tools.objects.read(repository, ref, FENCE_PATH)
-    except ObjectMissingError:
-        return None
-
-
 async def install_fence(
     tools: FenceTools, repository: RepositoryId, branch: BranchName, *, protect: bool = False
 ) -> FenceReport:
@@ -95,9 +78,11 @@ async def install_fence(
     Protection comes first: from the first publication under `settled` on, a hard reset by a person
     would let retries publish again what it removed.
     """
+    is_open = protect and not await tools.branches.is_protected(repository, branch)
     if protect:
         await tools.branches.protect(repository, branch)
-    return await _change(tools, repository, branch, FENCE_FILE)
+    report = await _change(tools, repository, branch, FENCE_FILE)
+    return replace(report, protection_added=is_open)
 
 
 async def remove_fence(
@@ -185,7 +170,9 @@ async def _publish(
     """
     verb = "remove" if wanted is None else "install"
     text, owner = f"perago: {verb} the publication fence", {LOGICAL_TASK_KEY: FENCE_OWNER}
-    async with _side_branch(tools, repository, head) as side:
+    side = fence_branch(tools.identities.new_execution_id())
+    async with removed_afterwards(tools.branches, repository, side):
+        await tools.branches.create(repository, side, head, hidden=True)
         await _write(tools, repository, side, wanted)
         commit = await tools.commits.commit(CommitRequest(repository, side, text, owner))
         metadata = {**owner, EXPECTED_HEAD: head}
@@ -203,16 +190,3 @@ async def _write(
         source.write_bytes(wanted)
         upload = ObjectUpload(FENCE_PATH, source, content_type=CONTENT_TYPE)
         await tools.objects.upload(repository, side, upload)
-
-
-@asynccontextmanager
-async def _side_branch(
-    tools: FenceTools, repository: RepositoryId, head: CommitId
-) -> AsyncGenerator[BranchName]:
-    side = fence_branch(tools.identities.new_execution_id())
-    await tools.branches.create(repository, side, head, hidden=True)
-    try:
-        yield side
-    finally:
-        with suppress(ServiceError):  # garbage collection sweeps canaries older than an hour
-            await tools.branches.delete(repository, side)

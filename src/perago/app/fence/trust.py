@@ -1,90 +1,141 @@
-"""What a fence is worth on this server: the canary that tries it, and how long its verdict counts.
+"""What a fence is worth on this server: `perago fence verify`, and what the attempts trust.
 
 The canary sends a merge that the fence must refuse and one that it must let pass, on branches of
 its own. There is no other proof: with `actions.enabled=false` the server merges what the fence had
 to refuse, and its configuration endpoint says nothing of it. `FenceTrust` keeps the verdict for all
 attempts of a process.
+
+`verify_fence` tries a second thing: a merge into a branch that is protected as the target is,
+because a release of lakeFS may let its rules refuse merges. It sets a protection rule for names of
+its own, and takes it away again.
 """
 
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from enum import StrEnum
 
 from perago.domain.commit_metadata import EXPECTED_HEAD
 from perago.domain.errors import PublicationRefusedError
 from perago.domain.fence import FENCE_VERSION, FenceState, SeenFence, recognise_fence
-from perago.domain.logical_execution import BranchName, CommitId, RepositoryId
-from perago.domain.names import canary_branches
-from perago.domain.outcome import HeadMoved, Merged, NotPublished
+from perago.domain.lakefs import BranchName, CommitId, RepositoryId
+from perago.domain.names import PROTECTED_CANARIES, canary_branches, protected_canary_branches
+from perago.domain.outcome import (
+    HeadMoved,
+    MergeAnswer,
+    Merged,
+    MergeRefused,
+    NotPublished,
+    RelocationRefused,
+)
 from perago.domain.paths import FENCE_PATH
 from perago.domain.settled import after_merge
-from perago.ports.errors import ObjectMissingError, ServiceError, UnavailableError
+from perago.ports.errors import (
+    AccessDeniedError,
+    ObjectMissingError,
+    ServiceError,
+    UnavailableError,
+)
 from perago.ports.lakefs import Branches, CommitRequest, Commits, MergeRequest
 from perago.ports.objects import Objects
 from perago.ports.system import Clock, Concurrency, Identities
 
 WRONG_HEAD = "0" * 64  # the form of a commit id, and the id of no commit
-
-
-class Canary:
-    """Probes one repository at one commit."""
-
-    def __init__(self, *, branches: Branches, commits: Commits, identities: Identities) -> None:
-        self._branches = branches
-        self._commits = commits
-        self._identities = identities
-
-    async def refuses_wrong_head(self, repository: RepositoryId, commit: CommitId) -> bool:
-        """Whether a wrong expected head is refused and the right one passes.
-
-        Raises when the server said neither: a verdict is kept, so it must be one. UnavailableError
-        for no answer, PublicationRefusedError for a hook that is not ours or a broken action file.
-        """
-        target, source = canary_branches(self._identities.new_execution_id())
-        try:
-            await self._branches.create(repository, target, commit, hidden=True)
-            await self._branches.create(repository, source, commit, hidden=True)
-            staged = await self._commits.commit(
-                CommitRequest(repository, source, "perago canary", {}, allow_empty=True)
-            )
-            refuses = await self._is_refused(repository, staged, target, WRONG_HEAD)
-            return refuses and not await self._is_refused(repository, staged, target, commit)
-        finally:
-            await self._forget(repository, source)
-            await self._forget(repository, target)
-
-    async def _is_refused(
-        self, repository: RepositoryId, staged: CommitId, target: BranchName, expected: str
-    ) -> bool:
-        request = MergeRequest(
-            repository=repository,
-            source=staged,
-            target=target,
-            message="perago canary",
-            metadata={EXPECTED_HEAD: expected},
-            allow_empty=True,
-        )
-        answer = await self._branches.merge(request)
-        if isinstance(answer, HeadMoved | Merged):
-            return isinstance(answer, HeadMoved)
-        after = after_merge(answer)
-        if isinstance(after, NotPublished):
-            raise PublicationRefusedError(
-                f"canary of {repository}: {after.reason}", code=after.code
-            )
-        raise UnavailableError(f"canary of {repository}: the test merge proved nothing: {answer}")
-
-    async def _forget(self, repository: RepositoryId, branch: BranchName) -> None:
-        try:
-            await self._branches.delete(repository, branch)
-        except ServiceError:
-            return  # garbage collection sweeps canaries older than an hour
-
-
 # An operator who has switched hooks on waits at most this long and restarts nothing. Not less,
 # because a canary costs seven requests and attempts that are refused may come many a second.
 DEAD_SECONDS = 120.0
 # A server may be restarted with hooks off. Publications of this long a time are then unfenced,
 # and only one that lands on a wrong parent would tell. Seven requests in ten minutes are little.
 TRUSTED_SECONDS = 600.0
+# lakeFS 1.86 keeps the rules that it has read for 3 to 6 seconds. These looks take 15. After them
+# the verdict is `not tried`.
+LOOKS_MAX = 30
+PAUSE_SECONDS = 0.5
+MESSAGE = "perago canary"
+
+UNPROTECTED = (
+    "after a hard reset by a person, retries publish again what the reset removed; protect the "
+    "branch (publications pass, resets do not) and roll back with `lakectl branch revert`"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class FenceTools:
+    """The ports by which a fence is installed and tried."""
+
+    branches: Branches
+    commits: Commits
+    objects: Objects
+    identities: Identities
+
+
+async def read_fence(tools: FenceTools, repository: RepositoryId, ref: str) -> bytes | None:
+    """The bytes of the fence file at a reference, or None."""
+    try:
+        return await tools.objects.read(repository, ref, FENCE_PATH)
+    except ObjectMissingError:
+        return None
+
+
+@asynccontextmanager
+async def removed_afterwards(
+    branches: Branches, repository: RepositoryId, *names: BranchName
+) -> AsyncGenerator[None]:
+    """Remove scratch branches when the block ends, whether they were made or not."""
+    try:
+        yield
+    finally:
+        for name in reversed(names):
+            with suppress(ServiceError):  # garbage collection sweeps canaries older than an hour
+                await branches.delete(repository, name)
+
+
+async def refuses_wrong_head(tools: FenceTools, repository: RepositoryId, commit: CommitId) -> bool:
+    """Whether a wrong expected head is refused and the right one passes: the canary.
+
+    Raises when the server said neither: a verdict is kept, so it must be one. UnavailableError
+    for no answer, PublicationRefusedError for a hook that is not ours or a broken action file.
+    """
+    target, source = canary_branches(tools.identities.new_execution_id())
+    async with removed_afterwards(tools.branches, repository, target, source):
+        staged = await _empty_commit(tools, repository, target, source, commit)
+
+        async def is_refused(expected: str) -> bool:
+            answer = await _merge(tools, repository, staged, target, expected)
+            if isinstance(answer, HeadMoved | Merged):
+                return isinstance(answer, HeadMoved)
+            after = after_merge(answer)
+            if isinstance(after, NotPublished):
+                raise PublicationRefusedError(
+                    f"canary of {repository}: {after.reason}", code=after.code
+                )
+            text = f"canary of {repository}: the test merge proved nothing: {answer}"
+            raise UnavailableError(text)
+
+        return await is_refused(WRONG_HEAD) and not await is_refused(commit)
+
+
+async def _empty_commit(
+    tools: FenceTools,
+    repository: RepositoryId,
+    target: BranchName,
+    source: BranchName,
+    head: CommitId,
+) -> CommitId:
+    """Create two branches on a commit, and put an empty commit on the second one."""
+    for name in (target, source):
+        await tools.branches.create(repository, name, head, hidden=True)
+    request = CommitRequest(repository, source, MESSAGE, {}, allow_empty=True)
+    return await tools.commits.commit(request)
+
+
+async def _merge(
+    tools: FenceTools, repository: RepositoryId, staged: CommitId, target: BranchName, expected: str
+) -> MergeAnswer:
+    metadata = {EXPECTED_HEAD: expected}
+    return await tools.branches.merge(
+        MergeRequest(repository, staged, target, MESSAGE, metadata, allow_empty=True)
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,11 +149,8 @@ class _Verdict:
 class FenceTrust:
     """Answers what a fence is worth on one server; shared by all attempts of a process."""
 
-    def __init__(
-        self, *, objects: Objects, canary: Canary, concurrency: Concurrency, clock: Clock
-    ) -> None:
-        self._objects = objects
-        self._canary = canary
+    def __init__(self, tools: FenceTools, concurrency: Concurrency, clock: Clock) -> None:
+        self._tools = tools
         self._concurrency = concurrency
         self._clock = clock
         self._verdicts: dict[int, _Verdict] = {}
@@ -110,11 +158,7 @@ class FenceTrust:
 
     async def file(self, repository: RepositoryId, commit: CommitId) -> SeenFence:
         """What the fence file of an input commit is worth by its bytes; this writes nothing."""
-        try:
-            content = await self._objects.read(repository, commit, FENCE_PATH)
-        except ObjectMissingError:
-            content = None
-        return recognise_fence(content)
+        return recognise_fence(await read_fence(self._tools, repository, commit))
 
     async def proven(
         self, repository: RepositoryId, commit: CommitId, version: int = FENCE_VERSION
@@ -128,17 +172,18 @@ class FenceTrust:
             if repository not in self._distrusted and (
                 verdict is None or self._clock.monotonic() >= verdict.until
             ):
-                verdict = self._verdicts[version] = await self._ask(repository, commit)
+                works = await self._works(repository, commit)
+                seconds = TRUSTED_SECONDS if works else DEAD_SECONDS
+                state = FenceState.TRUSTED if works else FenceState.DEAD
+                verdict = _Verdict(state, self._clock.monotonic() + seconds)
+                self._verdicts[version] = verdict
         # Distrust may have come while the canary was under way, and it counts for more.
         if repository in self._distrusted or verdict is None:
             return FenceState.DISTRUSTED
         return verdict.state
 
-    async def _ask(self, repository: RepositoryId, commit: CommitId) -> _Verdict:
-        works = await self._canary.refuses_wrong_head(repository, commit)
-        seconds = TRUSTED_SECONDS if works else DEAD_SECONDS
-        state = FenceState.TRUSTED if works else FenceState.DEAD
-        return _Verdict(state, self._clock.monotonic() + seconds)
+    async def _works(self, repository: RepositoryId, commit: CommitId) -> bool:
+        return await refuses_wrong_head(self._tools, repository, commit)
 
     def distrust(self, repository: RepositoryId) -> None:
         """A merge was seen that the fence had to refuse: nothing here is fenced any more.
@@ -148,3 +193,120 @@ class FenceTrust:
         """
         self._distrusted.add(repository)
         self._verdicts.clear()
+
+
+class ProtectedMerge(StrEnum):
+    """What became of the merge into a protected branch."""
+
+    PASSES = "passes"
+    REFUSED = "refused"
+    NOT_TRIED = "not tried"
+
+
+@dataclass(frozen=True, slots=True)
+class FenceVerdict:
+    """What a verification found; TRUSTED means that the server refused a wrong head just now."""
+
+    repository: RepositoryId
+    branch: BranchName
+    head: CommitId
+    state: FenceState
+    version: int
+    protected: bool
+    protected_merge: ProtectedMerge
+
+    @property
+    def works(self) -> bool:
+        """Whether attempts can publish here, and the fence keeps them apart."""
+        refused = self.protected and self.protected_merge is ProtectedMerge.REFUSED
+        return self.state is FenceState.TRUSTED and not refused
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What weakens a working fence."""
+        warnings: list[str] = []
+        if 0 < self.version < FENCE_VERSION:
+            warnings.append(
+                f"version {self.version} of the fence is old, the newest is {FENCE_VERSION}: it"
+                " lets people merge Perago's private branches; replace it with"
+                f" `perago fence install {self.repository} {self.branch}`"
+            )
+        if self.protected_merge is ProtectedMerge.REFUSED:
+            warnings.append(
+                "lakeFS refused a merge into a protected branch, and publications are merges: let"
+                f" the protection rule of {self.branch} allow merges"
+            )
+        if not self.protected:
+            warnings.append(f"{self.branch} is not protected: {UNPROTECTED}")
+        return tuple(warnings)
+
+
+async def verify_fence(
+    tools: FenceTools,
+    clock: Clock,
+    repository: RepositoryId,
+    branch: BranchName,
+    *,
+    if_protected_only: bool = False,
+) -> FenceVerdict:
+    """Read the file at the head, then try it: the server must refuse a wrong head.
+
+    The merge into a protected branch takes seconds: `if_protected_only` spares it where `branch` is
+    not protected.
+    """
+    head = (await tools.branches.head(repository, branch)).commit
+    seen = recognise_fence(await read_fence(tools, repository, head))
+    state, protected_merge = seen.state, ProtectedMerge.NOT_TRIED
+    protected = await tools.branches.is_protected(repository, branch)
+    if state is FenceState.TRUSTED and not await refuses_wrong_head(tools, repository, head):
+        state = FenceState.DEAD
+    if state is FenceState.TRUSTED and (protected or not if_protected_only):
+        like = branch if protected else None
+        protected_merge = await _merge_protected(tools, clock, repository, head, like)
+    return FenceVerdict(repository, branch, head, state, seen.version, protected, protected_merge)
+
+
+async def _merge_protected(
+    tools: FenceTools,
+    clock: Clock,
+    repository: RepositoryId,
+    head: CommitId,
+    like: BranchName | None,
+) -> ProtectedMerge:
+    """Merge an empty commit into a branch with a protection rule; the branches go again.
+
+    The rule covers the protected canaries of all checks: one that a dead check leaves behind is
+    removed by the next.
+    """
+    branches = tools.branches
+    target, source = protected_canary_branches(tools.identities.new_execution_id())
+    async with removed_afterwards(branches, repository, target, source):
+        try:
+            staged = await _empty_commit(tools, repository, target, source, head)
+            try:
+                await branches.protect(repository, PROTECTED_CANARIES, like=like)
+            except AccessDeniedError:  # the key may not change rules; the fence was tried without
+                return ProtectedMerge.NOT_TRIED
+            if not await _is_enforced(tools, clock, repository, target, head):
+                return ProtectedMerge.NOT_TRIED
+            answer = await _merge(tools, repository, staged, target, head)
+        finally:
+            # A rule that stays covers scratch branches of this check only.
+            with suppress(ServiceError):
+                await branches.unprotect(repository, PROTECTED_CANARIES)
+    if isinstance(answer, Merged):
+        return ProtectedMerge.PASSES
+    is_refused = isinstance(answer, MergeRefused)
+    return ProtectedMerge.REFUSED if is_refused else ProtectedMerge.NOT_TRIED
+
+
+async def _is_enforced(
+    tools: FenceTools, clock: Clock, repository: RepositoryId, target: BranchName, head: CommitId
+) -> bool:
+    """Whether the server refuses to reset a branch to where it is, which changes nothing."""
+    for _ in range(LOOKS_MAX):
+        answer = await tools.branches.relocate(repository, target, head)
+        if isinstance(answer, RelocationRefused):
+            return answer.protected
+        await clock.sleep(PAUSE_SECONDS)
+    return False

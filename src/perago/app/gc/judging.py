@@ -1,32 +1,30 @@
-"""What a pass over a repository judges by: ages, owners, its notes, and two judges.
+"""What a pass over a repository judges by, and what it has done so far.
 
-Listings come page by page, ages from the settings, the owner of a staging branch from its name or
-its commit. `CheckpointJudge` and `RunJudge` read what their verdict needs. Which leftover may go is
-decided in `perago.domain.retention`.
+`PassSoFar` lists page by page, asks Conductor once for each workflow, acts on a verdict, and writes
+it down. Ages come from the settings, the owner of a staging branch from its name or its commit.
+`judge_checkpoint_branch` and `judge_held_run` read what their verdict needs. Which leftover may go
+is decided in `perago.domain.retention`.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import final
 
 from perago.app.settings.settings import Settings
 from perago.domain.attempt import WorkflowSnapshot
 from perago.domain.checkpoints import key_of_checkpoint, read_checkpoint, workflow_of_key
 from perago.domain.commit_metadata import LOGICAL_TASK_KEY, STAGING_BRANCH, TASK_ID
-from perago.domain.logical_execution import (
+from perago.domain.lakefs import BranchName, CommitId, CommitRecord, RepositoryId, TagName
+from perago.domain.logical_execution import decision_tag, parse_attempt_mark
+from perago.domain.names import (
     DECISION_TAG_PREFIX,
-    BranchName,
-    CommitId,
-    CommitRecord,
-    RepositoryId,
-    TagName,
-    decision_tag,
-    parse_attempt_mark,
+    StagingOwner,
+    execution_time,
+    staging_of,
     workflow_segment,
 )
-from perago.domain.names import StagingOwner, execution_time, staging_of
 from perago.domain.retention import (
     Keep,
     Retention,
@@ -39,9 +37,26 @@ from perago.domain.retention import (
 from perago.domain.run import RunKey, run_branch, workflow_of_run
 from perago.ports.asking import pages
 from perago.ports.conductor import TaskQueue
-from perago.ports.errors import BranchMissingError, ServiceError
+from perago.ports.errors import (
+    BranchMissingError,
+    RepositoryMissingError,
+    ServiceError,
+    UnavailableError,
+)
 from perago.ports.lakefs import Branches, Commits, TagRecord, Tags
 from perago.ports.system import Clock
+
+NOT_OURS = "Perago makes no such names"
+# A million tags or branches, because a pass holds what it lists in memory. What follows after them
+# is told as a listing that failed.
+PAGES_MAX = 1000
+# Of a Conductor that is down each of many questions may take a time-out. One lost request is no
+# reason to leave the others.
+UNANSWERED_IN_A_ROW_MAX = 3
+# A check of the fence takes seconds, and its branches have no lock: only their age tells a check
+# that runs from one that died. `--older-than` must not take the branches of a running one. Ten
+# minutes are far above seconds; branches of a dead check stay that long at least, and do no harm.
+CHECK_TAKES_MAX = timedelta(minutes=10)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,111 +81,6 @@ class Judged:
     error: str | None = None
 
 
-@dataclass(slots=True)
-class WorkflowLeftovers:
-    """The leftovers of one workflow, by kind."""
-
-    decisions: list[TagRecord] = field(default_factory=list[TagRecord])
-    branches: list[BranchName] = field(default_factory=list[BranchName])
-    marks: list[TagRecord] = field(default_factory=list[TagRecord])
-
-    def named(self) -> list[tuple[str, str]]:
-        """Every leftover by kind and name."""
-        return [
-            *(("decision", tag.name) for tag in self.decisions),
-            *(("staging branch", branch) for branch in self.branches),
-            *(("attempt mark", tag.name) for tag in self.marks),
-        ]
-
-
-@dataclass(frozen=True, slots=True)
-class Owner:
-    """A workflow as names spell it, what Conductor says of it, and its decisions as listed."""
-
-    segment: str
-    workflow: WorkflowSnapshot | None
-    decisions: tuple[TagRecord, ...] = ()
-
-    @property
-    def standing(self) -> WorkflowStanding:
-        """Whether it lives."""
-        return standing_of(self.workflow)
-
-
-def scheduled_of(mark: TagName) -> int:
-    """The scheduled time in a mark's name, in milliseconds."""
-    parsed = parse_attempt_mark(mark)
-    return parsed.scheduled_time if parsed else 0
-
-
-NOT_OURS = "Perago makes no such names"
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class CheckpointJudge:
-    """The checkpoints of one repository; `ask` asks Conductor once for each workflow."""
-
-    tools: GcTools
-    repository: RepositoryId
-    times: RetentionTimes
-    ask: Callable[[str], Awaitable[WorkflowSnapshot | None]]
-
-    async def verdict(self, branch: BranchName) -> Retention:
-        """What may become of a branch; its name tells its logical execution."""
-        key = key_of_checkpoint(branch)
-        if key is None:
-            return Keep(NOT_OURS)
-        head = await self.tools.branches.head(self.repository, branch)
-        decision = await self.tools.tags.read(self.repository, decision_tag(key))
-        segment = workflow_of_key(key)
-        # A name holds a hash of an odd workflow id. Then only the commit tells the id itself.
-        written = head.metadata.get(LOGICAL_TASK_KEY, "").partition("/")[0]
-        workflow = await self.ask(written if workflow_segment(written) == segment else segment)
-        checkpoint = read_checkpoint(head)
-        moment = execution_time(branch) if checkpoint is None else checkpoint.taken_at
-        age = age_of(self.tools.clock, moment)
-        return judge_checkpoint(
-            standing_of(workflow), age, self.times, decided=decision is not None
-        )
-
-
-def age_of(clock: Clock, moment: datetime | float | None) -> timedelta | None:
-    """How long ago something was, also where clocks differ; a number counts seconds since 1970."""
-    if moment is None:
-        return None
-    then = moment if isinstance(moment, datetime) else datetime.fromtimestamp(moment, UTC)
-    return max(clock.now() - then, timedelta(0))
-
-
-# A million tags or branches, because a pass holds what it lists in memory. What follows after them
-# is told as a listing that failed.
-PAGES_MAX = 1000
-
-
-async def all_tags(tags: Tags, repository: RepositoryId, prefix: str) -> AsyncIterator[TagRecord]:
-    """Tags that start with `prefix`, in order."""
-    async for page in pages(partial(tags.list_page, repository, prefix), pages_max=PAGES_MAX):
-        for tag in page.tags:
-            yield tag
-
-
-async def all_branches(
-    branches: Branches, repository: RepositoryId, prefix: str
-) -> AsyncIterator[BranchName]:
-    """Names of private branches that start with `prefix`, in order."""
-    listing = partial(branches.list_page, repository, prefix, show_hidden=True)
-    async for page in pages(listing, pages_max=PAGES_MAX):
-        for name in page.names:
-            yield name
-
-
-# A check of the fence takes seconds, and its branches have no lock: only their age tells a check
-# that runs from one that died. `--older-than` must not take the branches of a running one. Ten
-# minutes are far above seconds; branches of a dead check stay that long at least, and do no harm.
-CHECK_TAKES_MAX = timedelta(minutes=10)
-
-
 def retention_times(settings: Settings) -> RetentionTimes:
     """Ages by kind; those without a setting have their defaults."""
     return RetentionTimes(
@@ -186,6 +96,12 @@ def one_age(age: timedelta) -> RetentionTimes:
     return RetentionTimes(age, age, age, age, canary=max(age, CHECK_TAKES_MAX), run=age)
 
 
+def scheduled_of(mark: TagName) -> int:
+    """The scheduled time in a mark's name, in milliseconds."""
+    parsed = parse_attempt_mark(mark)
+    return parsed.scheduled_time if parsed else 0
+
+
 def is_own_commit(branch: BranchName, head: CommitRecord) -> bool:
     """Whether the head was committed on this branch, and is not just where it began.
 
@@ -197,11 +113,15 @@ def is_own_commit(branch: BranchName, head: CommitRecord) -> bool:
 
 def owner_by_commit(branch: BranchName, head: CommitRecord) -> StagingOwner | None:
     """The owner that the branch's own commit tells."""
-    workflow = head.metadata.get(LOGICAL_TASK_KEY, "").partition("/")[0]
-    task = head.metadata.get(TASK_ID, "")
+    workflow, task = workflow_in(head), head.metadata.get(TASK_ID, "")
     if workflow and task and is_own_commit(branch, head):
         return StagingOwner(workflow, task)
     return None
+
+
+def workflow_in(record: CommitRecord) -> str:
+    """The id of the workflow that made a commit; empty where it names none."""
+    return record.metadata.get(LOGICAL_TASK_KEY, "").partition("/")[0]
 
 
 @dataclass(slots=True)
@@ -213,98 +133,157 @@ class PassSoFar:
     times: RetentionTimes
     dry_run: bool = False
     judged: list[Judged] = field(default_factory=list[Judged])
-    _gone: set[str] = field(default_factory=set[str])
+    gone: set[str] = field(default_factory=set[str])
+    """What this pass has removed, or would have; only names of what was there."""
+    _asked: dict[str, WorkflowSnapshot | None] = field(
+        default_factory=dict[str, WorkflowSnapshot | None]
+    )
+    _unanswered: int = 0
 
-    async def _settle(
+    async def ask(self, workflow_id: str) -> WorkflowSnapshot | None:
+        """Once for each workflow; a Conductor that does not answer is soon asked no more."""
+        if workflow_id in self._asked:
+            return self._asked[workflow_id]
+        if self._unanswered >= UNANSWERED_IN_A_ROW_MAX:
+            text = f"not asked: Conductor did not answer {self._unanswered} requests in a row"
+            raise UnavailableError(text)
+        try:
+            self._asked[workflow_id] = await self.tools.queue.read_workflow(workflow_id)
+        except UnavailableError:
+            self._unanswered += 1
+            raise
+        self._unanswered = 0
+        return self._asked[workflow_id]
+
+    async def work_on(
+        self, kind: str, names: Iterable[str], work: Callable[[], Awaitable[None]]
+    ) -> None:
+        """Do what needs answers; without one it fails for all these names, and the pass goes on."""
+        try:
+            await work()
+        except RepositoryMissingError:
+            raise
+        except BranchMissingError:
+            return  # its attempt or another pass removed it meanwhile
+        except ServiceError as error:
+            self.failed(kind, names, error)
+
+    async def settle(
         self, kind: str, name: str, verdict: Retention, remove: Callable[[], Awaitable[str | None]]
     ) -> None:
         """Act on a verdict, and write it down; `remove` answers why it stays after all."""
         if isinstance(verdict, Keep):
-            self._kept(kind, name, verdict.reason)
+            self.kept(kind, name, verdict.reason)
             return
         try:
             stays = None if self.dry_run else await remove()
         except ServiceError as error:
-            self._failed(kind, name, error)
+            self.failed(kind, [name], error)
             return
         if stays is None:
-            self._gone.add(name)
+            self.gone.add(name)
             self.judged.append(Judged(kind, name, removed=True, reason=verdict.reason))
         else:
-            self._kept(kind, name, stays)
+            self.kept(kind, name, stays)
 
-    def _kept(self, kind: str, name: str, reason: str) -> None:
+    async def settle_tag(self, kind: str, tag: TagName, verdict: Retention) -> None:
+        """Act on a verdict about a tag."""
+        await self.settle(kind, tag, verdict, partial(self.tools.tags.delete, self.repository, tag))
+
+    async def settle_branch(self, kind: str, branch: BranchName, verdict: Retention) -> None:
+        """Act on a verdict about a branch."""
+        delete = partial(self.tools.branches.delete, self.repository, branch)
+        await self.settle(kind, branch, verdict, delete)
+
+    def kept(self, kind: str, name: str, reason: str) -> None:
+        """Note what stays."""
         self.judged.append(Judged(kind, name, removed=False, reason=reason))
 
-    def _failed(self, kind: str, name: str, error: ServiceError) -> None:
-        self.judged.append(Judged(kind, name, removed=False, reason="", error=str(error)))
+    def failed(self, kind: str, names: Iterable[str], error: ServiceError) -> None:
+        """Note what could not be judged or removed."""
+        text = str(error)
+        self.judged += [Judged(kind, name, removed=False, reason="", error=text) for name in names]
 
-    def _tag_gone(self, tag: TagName) -> Callable[[], Awaitable[None]]:
-        return lambda: self.tools.tags.delete(self.repository, tag)
+    async def tags(self, prefix: str) -> AsyncIterator[TagRecord]:
+        """Tags that start with `prefix`, in order."""
+        listing = partial(self.tools.tags.list_page, self.repository, prefix)
+        async for page in pages(listing, pages_max=PAGES_MAX):
+            for tag in page.tags:
+                yield tag
 
-    def _branch_gone(self, branch: BranchName) -> Callable[[], Awaitable[None]]:
-        return lambda: self.tools.branches.delete(self.repository, branch)
+    async def branches(self, prefix: str) -> AsyncIterator[BranchName]:
+        """Names of private branches that start with `prefix`, in order."""
+        listing = partial(self.tools.branches.list_page, self.repository, prefix, show_hidden=True)
+        async for page in pages(listing, pages_max=PAGES_MAX):
+            for name in page.names:
+                yield name
 
-    def _tags(self, prefix: str) -> AsyncIterator[TagRecord]:
-        return all_tags(self.tools.tags, self.repository, prefix)
-
-    def _names(self, prefix: str) -> AsyncIterator[BranchName]:
-        return all_branches(self.tools.branches, self.repository, prefix)
-
-    def _since(self, seconds: float) -> timedelta:
+    def since(self, seconds: float) -> timedelta:
+        """How long ago it was, also where clocks differ; of seconds since 1970."""
         return max(self.tools.clock.now() - datetime.fromtimestamp(seconds, UTC), timedelta(0))
 
+    def age_of(self, moment: datetime | None) -> timedelta | None:
+        """How long ago it was, if it is known when."""
+        return None if moment is None else self.since(moment.timestamp())
 
-@dataclass(frozen=True, slots=True)
-class RunJudge:
-    """The runs of one repository; `ask` asks Conductor once for each workflow."""
 
-    tools: GcTools
-    repository: RepositoryId
-    times: RetentionTimes
-    ask: Callable[[str], Awaitable[WorkflowSnapshot | None]]
+async def judge_checkpoint_branch(so_far: PassSoFar, branch: BranchName) -> Retention:
+    """What may become of a checkpoint; the branch's name tells its logical execution."""
+    key = key_of_checkpoint(branch)
+    if key is None:
+        return Keep(NOT_OURS)
+    tools, repository = so_far.tools, so_far.repository
+    head = await tools.branches.head(repository, branch)
+    decision = await tools.tags.read(repository, decision_tag(key))
+    segment = workflow_of_key(key)
+    # A name holds a hash of an odd workflow id. Then only the commit tells the id itself.
+    written = workflow_in(head)
+    workflow = await so_far.ask(written if workflow_segment(written) == segment else segment)
+    checkpoint = read_checkpoint(head)
+    age = so_far.age_of(execution_time(branch) if checkpoint is None else checkpoint.taken_at)
+    return judge_checkpoint(standing_of(workflow), age, so_far.times, decided=decision is not None)
 
-    async def verdict(self, key: RunKey, base: CommitId | None, gone: Collection[str]) -> Retention:
-        """What may become of a run; `gone` has the tags that this pass has removed."""
-        workflow = await self.ask(workflow_of_run(key))
-        standing = standing_of(workflow)
-        if standing is WorkflowStanding.LIVE:
-            return judge_run(standing, None, self.times, decided=False)
-        head = await self._head(key)
-        age = await self._age(workflow, head, base)
-        decided = head is not None and await self._is_decided(key, head.commit, gone)
-        return judge_run(standing, age, self.times, decided=decided)
 
-    async def _head(self, key: RunKey) -> CommitRecord | None:
-        try:
-            return await self.tools.branches.head(self.repository, run_branch(key))
-        except BranchMissingError:
-            return None  # its finish has published and removed it
+async def judge_held_run(so_far: PassSoFar, key: RunKey, base: CommitId | None) -> Retention:
+    """What may become of a run that was not published, as far as this pass knows."""
+    workflow = await so_far.ask(workflow_of_run(key))
+    standing = standing_of(workflow)
+    if standing is WorkflowStanding.LIVE:
+        return judge_run(standing, None, so_far.times, decided=False)
+    head: CommitRecord | None = None
+    with suppress(BranchMissingError):  # its finish has published and removed it
+        head = await so_far.tools.branches.head(so_far.repository, run_branch(key))
+    age = await _age_of_run(so_far, workflow, head, base)
+    decided = head is not None and await _is_decided(so_far, key, head.commit)
+    return judge_run(standing, age, so_far.times, decided=decided)
 
-    async def _is_decided(self, key: RunKey, head: CommitId, gone: Collection[str]) -> bool:
-        """Whether a finish has decided to publish the run, and a retry of it may still do so."""
-        prefix = f"{DECISION_TAG_PREFIX}{workflow_of_run(key)}-"
-        async for tag in all_tags(self.tools.tags, self.repository, prefix):
-            if tag.commit == head and tag.name not in gone:
-                return True
-        return False
 
-    async def _age(
-        self, workflow: WorkflowSnapshot | None, head: CommitRecord | None, base: CommitId | None
-    ) -> timedelta | None:
-        """Since the end of the workflow, else since the last publication of a task of the run.
+async def _is_decided(so_far: PassSoFar, key: RunKey, head: CommitId) -> bool:
+    """Whether a finish has decided to publish the run, and a retry of it may still do so."""
+    async for tag in so_far.tags(f"{DECISION_TAG_PREFIX}{workflow_of_run(key)}-"):
+        if tag.commit == head and tag.name not in so_far.gone:
+            return True
+    return False
 
-        Not since the base: the commit on which a run begins may be years old. Where the run branch
-        and the workflow are gone, the tag protects nothing but a begin between its two requests,
-        which Conductor knows. Without an age, such tags would stay for ever.
-        """
-        clock = self.tools.clock
-        if workflow is not None and workflow.ended_at:
-            return age_of(clock, workflow.ended_at / 1000)
-        if base is None:
-            return None
-        if head is not None:
-            return None if head.commit == base else age_of(clock, head.created_at)
-        if workflow is not None:
-            return None
-        return age_of(clock, (await self.tools.commits.read(self.repository, base)).created_at)
+
+async def _age_of_run(
+    so_far: PassSoFar,
+    workflow: WorkflowSnapshot | None,
+    head: CommitRecord | None,
+    base: CommitId | None,
+) -> timedelta | None:
+    """Since the end of the workflow, else since the last publication of a task of the run.
+
+    Not since the base: the commit on which a run begins may be years old. Where the run branch
+    and the workflow are gone, the tag protects nothing but a begin between its two requests,
+    which Conductor knows. Without an age, such tags would stay for ever.
+    """
+    if workflow is not None and workflow.ended_at:
+        return so_far.since(workflow.ended_at / 1000)
+    if base is None:
+        return None
+    if head is not None:
+        return None if head.commit == base else so_far.since(head.created_at)
+    if workflow is not None:
+        return None
+    return so_far.since((await so_far.tools.commits.read(so_far.repository, base)).created_at)

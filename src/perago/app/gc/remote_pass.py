@@ -9,50 +9,46 @@ while this one runs.
 """
 
 import re
-from collections import defaultdict
-from collections.abc import Awaitable, Callable
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from functools import partial
 from typing import final
 
 from perago.app.gc.judging import (
     NOT_OURS,
-    CheckpointJudge,
     Judged,
-    Owner,
     PassSoFar,
-    RunJudge,
-    WorkflowLeftovers,
-    age_of,
     is_own_commit,
+    judge_checkpoint_branch,
+    judge_held_run,
     owner_by_commit,
     scheduled_of,
+    workflow_in,
 )
-from perago.app.gc.local_pass import UNANSWERED_IN_A_ROW_MAX
 from perago.domain.attempt import WorkflowSnapshot
 from perago.domain.checkpoints import CHECKPOINT_BRANCH_PREFIX
-from perago.domain.commit_metadata import LOGICAL_EXECUTION_KEY, LOGICAL_TASK_KEY, STAGING_BRANCH
+from perago.domain.commit_metadata import LOGICAL_EXECUTION_KEY, STAGING_BRANCH
 from perago.domain.errors import OUTCOME_UNKNOWN
+from perago.domain.lakefs import BranchName, CommitId, CommitRecord, TagName
 from perago.domain.logical_execution import (
-    ATTEMPT_MARK_PREFIX,
-    DECISION_TAG_PREFIX,
-    STAGING_BRANCH_PREFIX,
-    BranchName,
-    CommitRecord,
     LogicalExecutionKey,
     decision_tag,
     parse_attempt_mark,
     workflow_of_tag,
-    workflow_segment,
 )
 from perago.domain.names import (
+    ATTEMPT_MARK_PREFIX,
     CANARY_BRANCH_PREFIX,
+    DECISION_TAG_PREFIX,
     RELOCATED_TAG_PREFIX,
     RUN_BRANCH_PREFIX,
+    STAGING_BRANCH_PREFIX,
     execution_time,
     owner_by_name,
     staging_of,
+    workflow_segment,
 )
 from perago.domain.retention import (
     AttemptStanding,
@@ -66,18 +62,15 @@ from perago.domain.retention import (
     judge_decision,
     judge_relocated_tag,
     judge_staging_branch,
+    standing_of,
     standing_of_attempt,
 )
-from perago.domain.run import BASE_TAG_PREFIX, base_tag, key_of_run, run_branch
+from perago.domain.run import BASE_TAG_PREFIX, RunKey, base_tag, key_of_run, run_branch
 from perago.ports.asking import until_answered
-from perago.ports.errors import (
-    BranchExistsError,
-    BranchMissingError,
-    RepositoryMissingError,
-    ServiceError,
-    UnavailableError,
-)
+from perago.ports.errors import BranchExistsError, ServiceError
+from perago.ports.lakefs import TagRecord
 
+DECISION, STAGING, MARK = "decision", "staging branch", "attempt mark"
 # How deep a decision is looked for below commits that a task function with keys put on its branch.
 # Such a function makes a few. A limit is needed, because below the input commit the walk goes on
 # into the history of the target.
@@ -85,217 +78,190 @@ LATE_COMMITS_MAX = 100
 _HASH = re.compile(r"[0-9a-f]{32}")  # what `short_hash` makes of an id that no name can hold
 
 
+@dataclass(slots=True)
+class Owner:
+    """A workflow as names spell it, what Conductor says of it, and what it left as listed."""
+
+    segment: str
+    workflow: WorkflowSnapshot | None = None
+    decisions: list[TagRecord] = field(default_factory=list[TagRecord])
+    branches: dict[BranchName, str] = field(default_factory=dict[BranchName, str])
+    """Its staging branches, with the task that each of them names."""
+    marks: list[TagRecord] = field(default_factory=list[TagRecord])
+
+    @property
+    def standing(self) -> WorkflowStanding:
+        """Whether it lives."""
+        return standing_of(self.workflow)
+
+
 @final
 @dataclass(slots=True)
 class RemotePass(PassSoFar):
     """One repository, once."""
 
+    _owners: dict[str, Owner] = field(default_factory=dict[str, Owner])
+    _unattributed: list[BranchName] = field(default_factory=list[BranchName])
     _listed: set[str] = field(default_factory=set[str])
-    _asked: dict[str, WorkflowSnapshot | None] = field(
-        default_factory=dict[str, WorkflowSnapshot | None]
-    )
-    _unanswered: int = 0
 
     async def run(self) -> list[Judged]:
         """Workflow by workflow, then what belongs to none.
 
         What cannot be listed is told and left; only a repository that is not there is raised.
         """
-        left: defaultdict[str, WorkflowLeftovers] = defaultdict(WorkflowLeftovers)
-        unattributed: list[BranchName] = []
-        listings: tuple[tuple[str, Callable[[], Awaitable[None]]], ...] = (
-            ("decisions", lambda: self._list_decisions(left)),
-            ("staging branches", lambda: self._list_branches(left, unattributed)),
-            ("attempt marks", lambda: self._list_marks(left)),
+        for kinds, work in (
+            ("decisions", self._list_decisions),
+            ("staging branches", self._list_branches),
+            ("attempt marks", self._list_marks),
             ("relocated tags", self._relocated),
             ("canary branches", self._canaries),
             ("checkpoints", self._checkpoints),
-        )
-        for kinds, work in listings:
-            await self._list(kinds, work)
-        for segment in sorted(left):
-            await self._workflow(segment, left[segment])
-        for branch in unattributed:
-            await self._unattributed(branch)
+        ):
+            await self.work_on(kinds, ["*"], work)
+        for segment in sorted(self._owners):
+            await self._workflow(self._owners[segment])
+        for branch in self._unattributed:
+            await self.work_on(STAGING, [branch], partial(self._judge_by_commit, branch))
         # Last, because the decision of a finish goes before the run that it needs.
-        await self._list("runs", self._runs)
+        await self.work_on("runs", ["*"], self._runs)
         return self.judged
 
-    async def _list(self, kinds: str, work: Callable[[], Awaitable[None]]) -> None:
-        try:
-            await work()
-        except RepositoryMissingError:
-            raise
-        except ServiceError as error:
-            self._failed(kinds, "*", error)
+    def _owner(self, segment: str) -> Owner:
+        return self._owners.setdefault(segment, Owner(segment))
 
-    async def _list_decisions(self, left: defaultdict[str, WorkflowLeftovers]) -> None:
-        async for tag in self._tags(DECISION_TAG_PREFIX):
+    async def _list_decisions(self) -> None:
+        async for tag in self.tags(DECISION_TAG_PREFIX):
             self._listed.add(tag.name)
             segment = workflow_of_tag(tag.name)
             if segment is None:
-                self._kept("decision", tag.name, NOT_OURS)
+                self.kept(DECISION, tag.name, NOT_OURS)
             else:
-                left[segment].decisions.append(tag)
+                self._owner(segment).decisions.append(tag)
 
-    async def _list_marks(self, left: defaultdict[str, WorkflowLeftovers]) -> None:
-        async for tag in self._tags(ATTEMPT_MARK_PREFIX):
+    async def _list_marks(self) -> None:
+        async for tag in self.tags(ATTEMPT_MARK_PREFIX):
             segment = workflow_of_tag(tag.name)
             if segment is None or parse_attempt_mark(tag.name) is None:
-                self._kept("attempt mark", tag.name, NOT_OURS)
+                self.kept(MARK, tag.name, NOT_OURS)
             else:
-                left[segment].marks.append(tag)
+                self._owner(segment).marks.append(tag)
 
-    async def _list_branches(
-        self, left: defaultdict[str, WorkflowLeftovers], unattributed: list[BranchName]
-    ) -> None:
-        async for branch in self._names(STAGING_BRANCH_PREFIX):
-            owner = owner_by_name(branch)
-            if owner is None:
-                unattributed.append(branch)
+    async def _list_branches(self) -> None:
+        async for branch in self.branches(STAGING_BRANCH_PREFIX):
+            named = owner_by_name(branch)
+            if named is None:
+                self._unattributed.append(branch)
             else:
-                left[workflow_segment(owner.workflow_id)].branches.append(branch)
+                owner = self._owner(workflow_segment(named.workflow_id))
+                owner.branches[branch] = named.task_id
 
-    async def _workflow(self, segment: str, left: WorkflowLeftovers) -> None:
+    async def _workflow(self, owner: Owner) -> None:
         """Ask for a workflow, and judge what it left at once, while the answer is fresh.
 
         Decisions first: a branch is judged by the tag that points at it, and a mark never goes
         before a decision of its workflow.
         """
+        decisions, marks = ([tag.name for tag in tags] for tags in (owner.decisions, owner.marks))
         try:
-            workflow = await self._workflow_of(segment, left)
+            owner.workflow = await self._workflow_of(owner)
         except ServiceError as error:
-            for kind, name in left.named():
-                self._failed(kind, name, error)
+            self.failed(DECISION, decisions, error)
+            self.failed(STAGING, owner.branches, error)
+            self.failed(MARK, marks, error)
             return
-        owner = Owner(segment, workflow, tuple(left.decisions))
-        await self._decisions(owner, left)
-        for branch in left.branches:
-            await self._branch(branch, owner)
-        await self._marks(owner, left)
+        await self.work_on(DECISION, decisions, partial(self._decisions, owner))
+        for branch in owner.branches:
+            await self.work_on(STAGING, [branch], partial(self._judge_by_name, branch, owner))
+        await self.work_on(MARK, marks, partial(self._marks, owner))
 
-    async def _workflow_of(self, segment: str, left: WorkflowLeftovers) -> WorkflowSnapshot | None:
+    async def _workflow_of(self, owner: Owner) -> WorkflowSnapshot | None:
         """The workflow, also where the names hold a hash of its id: then a commit tells it."""
-        workflow = await self._ask(segment)
-        if workflow is None and left.decisions and _HASH.fullmatch(segment):
-            record = await self.tools.commits.read(self.repository, left.decisions[0].commit)
-            written = record.metadata.get(LOGICAL_TASK_KEY, "").partition("/")[0]
-            if workflow_segment(written) == segment:
-                return await self._ask(written)
+        workflow = await self.ask(owner.segment)
+        if workflow is None and owner.decisions and _HASH.fullmatch(owner.segment):
+            commit = owner.decisions[0].commit
+            written = workflow_in(await self.tools.commits.read(self.repository, commit))
+            if workflow_segment(written) == owner.segment:
+                return await self.ask(written)
         return workflow
 
-    async def _ask(self, workflow_id: str) -> WorkflowSnapshot | None:
-        """Once for each workflow; a Conductor that does not answer is soon asked no more."""
-        if workflow_id in self._asked:
-            return self._asked[workflow_id]
-        if self._unanswered >= UNANSWERED_IN_A_ROW_MAX:
-            text = f"not asked: Conductor did not answer {self._unanswered} requests in a row"
-            raise UnavailableError(text)
-        try:
-            self._asked[workflow_id] = await self.tools.queue.read_workflow(workflow_id)
-        except UnavailableError:
-            self._unanswered += 1
-            raise
-        self._unanswered = 0
-        return self._asked[workflow_id]
-
-    async def _decisions(self, owner: Owner, left: WorkflowLeftovers) -> None:
-        if not left.decisions:
+    async def _decisions(self, owner: Owner) -> None:
+        if not owner.decisions:
             return
-        try:
-            verdict = judge_decision(owner.standing, await self._age(owner, left), self.times)
-        except ServiceError as error:
-            for tag in left.decisions:
-                self._failed("decision", tag.name, error)
-            return
-        for tag in left.decisions:
-            await self._settle("decision", tag.name, verdict, self._tag_gone(tag.name))
+        age = await self._age(owner, owner.marks, owner.decisions)
+        verdict = judge_decision(owner.standing, age, self.times)
+        for tag in owner.decisions:
+            await self.settle_tag(DECISION, tag.name, verdict)
 
-    async def _age(self, owner: Owner, left: WorkflowLeftovers) -> timedelta:
+    async def _age(
+        self, owner: Owner, marks: Sequence[TagRecord], decisions: Sequence[TagRecord] = ()
+    ) -> timedelta:
         """How long a workflow has been over, or a task of it reset, whichever is shorter.
 
         If Conductor does not say, the newest tag does; commits are read until one is young enough.
         """
         if owner.standing is WorkflowStanding.LIVE:
             return timedelta(0)
-        ages = [self._since(scheduled_of(tag.name) / 1000) for tag in left.marks]
+        ages = [self.since(scheduled_of(tag.name) / 1000) for tag in marks]
         if owner.workflow and owner.workflow.ended_at:
-            return min((self._since(owner.workflow.ended_at / 1000), *ages))
-        for tag in left.decisions:
+            return min((self.since(owner.workflow.ended_at / 1000), *ages))
+        for tag in decisions:
             if ages and min(ages) < self.times.decision:
                 break
             record = await self.tools.commits.read(self.repository, tag.commit)
-            ages.append(self._since(record.created_at))
+            ages.append(self.since(record.created_at))
         return min(ages, default=timedelta(0))
 
-    async def _marks(self, owner: Owner, left: WorkflowLeftovers) -> None:
+    async def _marks(self, owner: Owner) -> None:
         """The marks of a workflow go together, and after its decisions."""
-        if not left.marks:
+        if not owner.marks:
             return
-        try:
-            age = await self._age(owner, WorkflowLeftovers(marks=left.marks))
-            verdict = judge_attempt_mark(owner.standing, age, self.times, decisions_left=False)
-            if isinstance(verdict, Remove):
-                verdict = await self._judge_marks_again(owner)
-        except ServiceError as error:
-            for tag in left.marks:
-                self._failed("attempt mark", tag.name, error)
-            return
+        age = await self._age(owner, owner.marks)
+        verdict = judge_attempt_mark(owner.standing, age, self.times, decisions_left=False)
+        if isinstance(verdict, Remove):
+            verdict = await self._judge_marks_again(owner)
         # The newest first, and none after one that stays: a mark says what the older ones mean.
-        for tag in sorted(left.marks, key=lambda tag: scheduled_of(tag.name), reverse=True):
-            await self._settle("attempt mark", tag.name, verdict, self._tag_gone(tag.name))
+        for tag in sorted(owner.marks, key=lambda tag: scheduled_of(tag.name), reverse=True):
+            await self.settle_tag(MARK, tag.name, verdict)
             if self.judged[-1].error is not None:
                 verdict = Keep("a newer mark of its workflow could not be removed")
 
     async def _judge_marks_again(self, owner: Owner) -> Retention:
         """By what is there now: a reset since the listing needs the marks that were listed."""
-        tags = self._tags(f"{ATTEMPT_MARK_PREFIX}{owner.segment}-")
+        tags = self.tags(f"{ATTEMPT_MARK_PREFIX}{owner.segment}-")
         marks = [tag async for tag in tags if workflow_of_tag(tag.name) == owner.segment]
-        age = await self._age(owner, WorkflowLeftovers(marks=marks))
+        age = await self._age(owner, marks)
         held = await self._has_decisions(owner)
         return judge_attempt_mark(owner.standing, age, self.times, decisions_left=held)
 
     async def _has_decisions(self, owner: Owner) -> bool:
         """Whether a decision of the workflow is there now, or would be after a real pass."""
-        async for tag in self._tags(f"{DECISION_TAG_PREFIX}{owner.segment}-"):
+        async for tag in self.tags(f"{DECISION_TAG_PREFIX}{owner.segment}-"):
             mine = workflow_of_tag(tag.name) == owner.segment
-            if mine and not (self.dry_run and tag.name in self._gone):
+            if mine and not (self.dry_run and tag.name in self.gone):
                 return True
         return False
 
-    async def _branch(self, branch: BranchName, owner: Owner) -> None:
+    async def _judge_by_name(self, branch: BranchName, owner: Owner) -> None:
         """A branch whose name tells its owner; that of a living attempt is not even read."""
-        named = owner_by_name(branch)
-        task_id = named.task_id if named else ""
+        task_id = owner.branches[branch]
         attempt = standing_of_attempt(owner.workflow, task_id)
         if owner.standing is WorkflowStanding.LIVE and attempt is AttemptStanding.LIVE:
             facts = StagingBranchFacts(None, attempt, owner.standing)
-            verdict = judge_staging_branch(facts, self.times)
-            await self._settle("staging branch", branch, verdict, self._branch_gone(branch))
+            await self.settle_branch(STAGING, branch, judge_staging_branch(facts, self.times))
             return
-        try:
-            head = await self.tools.branches.head(self.repository, branch)
-            await self._judge_branch(branch, head, owner, task_id)
-        except BranchMissingError:
-            return  # its attempt or another pass removed it meanwhile
-        except ServiceError as error:
-            self._failed("staging branch", branch, error)
+        head = await self.tools.branches.head(self.repository, branch)
+        await self._judge_branch(branch, head, owner, task_id)
 
-    async def _unattributed(self, branch: BranchName) -> None:
+    async def _judge_by_commit(self, branch: BranchName) -> None:
         """A branch whose name tells no owner: its own commit may."""
-        try:
-            head = await self.tools.branches.head(self.repository, branch)
-            named = owner_by_commit(branch, head)
-            if named is None:
-                await self._judge_branch(branch, head, Owner("", None), "")
-                return
-            workflow = await self._ask(named.workflow_id)
-            owner = Owner(workflow_segment(named.workflow_id), workflow)
-            await self._judge_branch(branch, head, owner, named.task_id)
-        except BranchMissingError:
+        head = await self.tools.branches.head(self.repository, branch)
+        written = owner_by_commit(branch, head)
+        if written is None:
+            await self._judge_branch(branch, head, Owner(""), "")
             return
-        except ServiceError as error:
-            self._failed("staging branch", branch, error)
+        workflow = await self.ask(written.workflow_id)
+        owner = Owner(workflow_segment(written.workflow_id), workflow)
+        await self._judge_branch(branch, head, owner, written.task_id)
 
     async def _judge_branch(
         self, branch: BranchName, head: CommitRecord, owner: Owner, task_id: str
@@ -305,7 +271,7 @@ class RemotePass(PassSoFar):
         key = head.metadata.get(LOGICAL_EXECUTION_KEY) if own else None
         began = execution_time(staging_of(branch))
         facts = StagingBranchFacts(
-            age=self._since(head.created_at) if own else age_of(self.tools.clock, began),
+            age=self.since(head.created_at) if own else self.age_of(began),
             attempt=attempt,
             workflow=owner.standing,
             outcome_unknown=await self._outcome_is_unknown(owner, attempt, task_id),
@@ -315,9 +281,7 @@ class RemotePass(PassSoFar):
         if isinstance(verdict, Remove) and await self._is_decided(head, key, owner):
             facts = replace(facts, decision_points_at_it=True)
             verdict = judge_staging_branch(facts, self.times)
-        await self._settle(
-            "staging branch", branch, verdict, lambda: self._delete_staging(branch, owner)
-        )
+        await self.settle(STAGING, branch, verdict, lambda: self._delete_staging(branch, owner))
 
     async def _outcome_is_unknown(
         self, owner: Owner, attempt: AttemptStanding, task_id: str
@@ -337,10 +301,10 @@ class RemotePass(PassSoFar):
         """
         if key is not None:
             tag = decision_tag(LogicalExecutionKey(key))
-            if self.dry_run and tag in self._gone:
+            if self.dry_run and tag in self.gone:
                 return False  # a real pass would have removed it by now
             return await self.tools.tags.read(self.repository, tag) is not None
-        decided = [tag.commit for tag in owner.decisions if tag.name not in self._gone]
+        decided = [tag.commit for tag in owner.decisions if tag.name not in self.gone]
         if not decided:
             return False
         walk = await self.tools.commits.first_parents(
@@ -369,8 +333,8 @@ class RemotePass(PassSoFar):
     async def _put_back(self, branch: BranchName, owner: Owner) -> str | None:
         if not owner.segment or branch != staging_of(branch):  # no decision is on a scratch branch
             return None
-        async for tag in self._tags(f"{DECISION_TAG_PREFIX}{owner.segment}-"):
-            if tag.name in self._listed and tag.name not in self._gone:
+        async for tag in self.tags(f"{DECISION_TAG_PREFIX}{owner.segment}-"):
+            if tag.name in self._listed and tag.name not in self.gone:
                 continue  # it was there before the branch was judged, and did not hold it
             record = await self.tools.commits.read(self.repository, tag.commit)
             if record.metadata.get(STAGING_BRANCH) == branch:
@@ -382,49 +346,43 @@ class RemotePass(PassSoFar):
         return None
 
     async def _relocated(self) -> None:
-        async for tag in self._tags(RELOCATED_TAG_PREFIX):
-            age = age_of(self.tools.clock, execution_time(tag.name))
-            verdict = judge_relocated_tag(age, self.times)
-            await self._settle("relocated tag", tag.name, verdict, self._tag_gone(tag.name))
+        async for tag in self.tags(RELOCATED_TAG_PREFIX):
+            age = self.age_of(execution_time(tag.name))
+            await self.settle_tag("relocated tag", tag.name, judge_relocated_tag(age, self.times))
 
     async def _canaries(self) -> None:
         """By the name alone: some have no commit of their own, and a check lasts seconds."""
-        async for branch in self._names(CANARY_BRANCH_PREFIX):
-            verdict = judge_canary_branch(
-                age_of(self.tools.clock, execution_time(branch)), self.times
-            )
-            await self._settle("canary branch", branch, verdict, self._branch_gone(branch))
+        async for branch in self.branches(CANARY_BRANCH_PREFIX):
+            verdict = judge_canary_branch(self.age_of(execution_time(branch)), self.times)
+            await self.settle_branch("canary branch", branch, verdict)
 
     async def _checkpoints(self) -> None:
-        judge = CheckpointJudge(self.tools, self.repository, self.times, self._ask)
-        async for branch in self._names(CHECKPOINT_BRANCH_PREFIX):
-            try:
-                verdict = await judge.verdict(branch)
-            except BranchMissingError:
-                continue  # its attempt has decided meanwhile
-            except ServiceError as error:
-                self._failed("checkpoint", branch, error)
-            else:
-                await self._settle("checkpoint", branch, verdict, self._branch_gone(branch))
+        async for branch in self.branches(CHECKPOINT_BRANCH_PREFIX):
+            await self.work_on("checkpoint", [branch], partial(self._checkpoint, branch))
+
+    async def _checkpoint(self, branch: BranchName) -> None:
+        verdict = await judge_checkpoint_branch(self, branch)
+        await self.settle_branch("checkpoint", branch, verdict)
 
     async def _runs(self) -> None:
-        """A run branch and then its base tag, because a branch without its base tells nothing."""
-        judge = RunJudge(self.tools, self.repository, self.times, self._ask)
-        branches = [branch async for branch in self._names(RUN_BRANCH_PREFIX)]
-        bases = {tag.name: tag.commit async for tag in self._tags(BASE_TAG_PREFIX)}
+        branches = [branch async for branch in self.branches(RUN_BRANCH_PREFIX)]
+        bases = {tag.name: tag.commit async for tag in self.tags(BASE_TAG_PREFIX)}
         for name in (*branches, *bases):
             if key_of_run(name) is None:
-                self._kept("run", name, NOT_OURS)
+                self.kept("run", name, NOT_OURS)
         for key in sorted({key for name in (*branches, *bases) if (key := key_of_run(name))}):
-            branch, tag = run_branch(key), base_tag(key)
-            try:
-                verdict = await judge.verdict(key, bases.get(tag), self._gone)
-            except ServiceError as error:
-                self._failed("run", branch, error)
-                continue
-            if branch in branches:
-                await self._settle("run", branch, verdict, self._branch_gone(branch))
-                if isinstance(verdict, Remove) and branch not in self._gone:
-                    verdict = Keep("its run branch could not be removed")
-            if tag in bases:
-                await self._settle("base of a run", tag, verdict, self._tag_gone(tag))
+            work = partial(self._run, key, branches, bases)
+            await self.work_on("run", [run_branch(key)], work)
+
+    async def _run(
+        self, key: RunKey, branches: Sequence[BranchName], bases: Mapping[TagName, CommitId]
+    ) -> None:
+        """A run branch and then its base tag, because a branch without its base tells nothing."""
+        branch, tag = run_branch(key), base_tag(key)
+        verdict = await judge_held_run(self, key, bases.get(tag))
+        if branch in branches:
+            await self.settle_branch("run", branch, verdict)
+            if isinstance(verdict, Remove) and branch not in self.gone:
+                verdict = Keep("its run branch could not be removed")
+        if tag in bases:
+            await self.settle_tag("base of a run", tag, verdict)

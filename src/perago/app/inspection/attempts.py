@@ -5,32 +5,29 @@ not answer is named in `missing`, and what the other one knows is shown all the 
 `attribution` finds out whose each thing is, `perago.domain.attempt_history` judges it.
 """
 
-from collections.abc import Awaitable, Callable
+from collections import defaultdict
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from typing import TypeVar
 
-from perago.app.inspection.attribution import Attribution, Found, rows_of
+from perago.app.inspection.attribution import Attribution, Found
 from perago.domain import attempt_history as known
 from perago.domain.checkpoints import CHECKPOINT_BRANCH_PREFIX
-from perago.domain.commit_metadata import LOGICAL_TASK_KEY, PHASE, STAGING_BRANCH
-from perago.domain.last_publication import run_inside
-from perago.domain.logical_execution import (
+from perago.domain.commit_metadata import LOGICAL_TASK_KEY, PHASE, STAGING_BRANCH, run_inside
+from perago.domain.lakefs import BranchName, CommitRecord, RepositoryId
+from perago.domain.names import (
     ATTEMPT_MARK_PREFIX,
     DECISION_TAG_PREFIX,
-    STAGING_BRANCH_PREFIX,
-    BranchName,
-    CommitRecord,
-    RepositoryId,
-    staging_branches_of_workflow,
-    workflow_segment,
-)
-from perago.domain.names import (
     RELOCATED_TAG_PREFIX,
     RUN_BRANCH_PREFIX,
+    STAGING_BRANCH_PREFIX,
     execution_time,
     owner_by_name,
+    staging_branches_of_workflow,
     staging_of,
+    workflow_segment,
 )
 from perago.ports.asking import pages
 from perago.ports.conductor import WorkflowRecord, Workflows
@@ -38,6 +35,7 @@ from perago.ports.errors import MissingError, ServiceError
 from perago.ports.lakefs import Branches, Commits, Repositories, Tags
 from perago.ports.system import Clock
 
+Left = TypeVar("Left", known.LeftTag, known.LeftBranch)
 HISTORY_PAGE = 1000  # commits in one answer: the most that lakeFS gives
 # 10,000 commits of a branch. Whoever looks for older ones names the workflow.
 HISTORY_PAGES_MAX = 10
@@ -110,9 +108,10 @@ class _Gathering:
         if asked is not None:
             await self._read_workflow(asked)
         for repository, branches in (await self._targets()).items():
+            # Run branches last: one that is gone is behind the commit of its run on another.
+            in_order = sorted(branches, key=lambda each: each.startswith(RUN_BRANCH_PREFIX))
             try:
-                # Run branches last: one that is gone is behind the commit of its run on another.
-                for branch in sorted(branches, key=lambda each: each.startswith(RUN_BRANCH_PREFIX)):
+                for branch in in_order:
                     await self._read_branch(repository, branch)
                 await self._list(repository)
             except ServiceError as error:
@@ -152,21 +151,19 @@ class _Gathering:
                 "is wrong. Attempts that left nothing in lakeFS are missing."
             )
 
-    async def _targets(self) -> dict[RepositoryId, list[BranchName]]:
-        """The branches that the rows name, and what the question names."""
-        found: dict[RepositoryId, list[BranchName]] = {}
-        for record in self.found.records.values():
-            for row in rows_of(record):
-                for address in known.addresses_in(row):
-                    repository, branch = address.get("repository"), address.get("branch")
-                    if isinstance(repository, str) and isinstance(branch, str):
-                        _add(found, RepositoryId(repository), BranchName(branch))
+    async def _targets(self) -> dict[RepositoryId, dict[BranchName, None]]:
+        """The branches that the rows name, and what the question names; each once, in order."""
+        found = defaultdict[RepositoryId, dict[BranchName, None]](dict)
+        for address in (each for row in self.found.rows for each in known.addresses_in(row)):
+            repository, branch = address.get("repository"), address.get("branch")
+            if isinstance(repository, str) and isinstance(branch, str):
+                found[RepositoryId(repository)][BranchName(branch)] = None
         repository, branch = self.question.repository, self.question.branch
         if repository is not None and branch is not None:
-            _add(found, repository, branch)
+            found[repository][branch] = None
         elif repository is not None and repository not in found:
             facts = await self.tools.repositories.read(repository)
-            _add(found, repository, facts.default_branch)
+            found[repository][facts.default_branch] = None
         # A workflow that Conductor knows may publish nowhere: its rows are all there is to show.
         if not found and not any(self.found.records.values()):
             text = (
@@ -179,8 +176,7 @@ class _Gathering:
         """Before this moment nothing of what was asked for was published."""
         if self.question.since is not None:
             return self.tools.clock.now() - self.question.since
-        rows = [row.snapshot for each in self.found.records.values() for row in rows_of(each)]
-        times = [row.scheduled_time for row in rows if row.scheduled_time]
+        times = [each for row in self.found.rows if (each := row.snapshot.scheduled_time)]
         return known.moment_of(min(times)) - CLOCK_SKEW if times else None
 
     async def _read_branch(self, repository: RepositoryId, branch: BranchName) -> None:
@@ -223,8 +219,7 @@ class _Gathering:
 
     def _cut(self, found: list[CommitRecord], oldest: float) -> tuple[CommitRecord, ...]:
         """Down to the commit on which the oldest attempt stands, as far as that is known."""
-        rows = [row for each in self.found.records.values() for row in rows_of(each)]
-        inputs = {known.workspace_in(row.input_data).get("ref") for row in rows}
+        inputs = {known.workspace_in(row.input_data).get("ref") for row in self.found.rows}
         begun = [number for number, each in enumerate(found, 1) if each.commit in inputs]
         newer = sum(each.created_at >= oldest for each in found)
         return tuple(found[: max(begun, default=newer + 1)])
@@ -235,41 +230,39 @@ class _Gathering:
         named = "" if asked is None else f"{workflow_segment(asked)}-"
         staging = STAGING_BRANCH_PREFIX if asked is None else staging_branches_of_workflow(asked)
         found = self.found
-        await self._list_branches(repository, staging, found.staging)
-        await self._list_branches(
-            repository, f"{CHECKPOINT_BRANCH_PREFIX}{named}", found.checkpoints
-        )
-        await self._list_tags(repository, f"{DECISION_TAG_PREFIX}{named}", found.decisions)
-        await self._list_tags(repository, f"{ATTEMPT_MARK_PREFIX}{named}", found.marks)
-        await self._list_tags(repository, RELOCATED_TAG_PREFIX, found.replaced)
+        for prefix, branches in (
+            (staging, found.staging),
+            (f"{CHECKPOINT_BRANCH_PREFIX}{named}", found.checkpoints),
+        ):
+            await self._listed(f"branches {prefix}*", branches, self._branches(repository, prefix))
+        for prefix, tags in (
+            (f"{DECISION_TAG_PREFIX}{named}", found.decisions),
+            (f"{ATTEMPT_MARK_PREFIX}{named}", found.marks),
+            (RELOCATED_TAG_PREFIX, found.replaced),
+        ):
+            await self._listed(f"tags {prefix}*", tags, self._tags(repository, prefix))
 
-    async def _list_branches(
-        self, repository: RepositoryId, prefix: str, into: list[known.LeftBranch]
-    ) -> None:
-        async def listing() -> None:
-            listed = self.tools.branches.list_page
-            ask = partial(listed, repository, prefix, show_hidden=True)
-            async for page in pages(ask, pages_max=LISTING_PAGES_MAX):
-                for name, head in zip(page.names, page.heads, strict=True):
-                    into.append(known.LeftBranch(repository, name, head))
-
-        await self._as_far_as_it_goes(f"branches {prefix}*", listing)
-
-    async def _list_tags(
-        self, repository: RepositoryId, prefix: str, into: list[known.LeftTag]
-    ) -> None:
-        async def listing() -> None:
-            ask = partial(self.tools.tags.list_page, repository, prefix)
-            async for page in pages(ask, pages_max=LISTING_PAGES_MAX):
-                into.extend(known.LeftTag(repository, tag.name, tag.commit) for tag in page.tags)
-
-        await self._as_far_as_it_goes(f"tags {prefix}*", listing)
-
-    async def _as_far_as_it_goes(self, what: str, listing: Callable[[], Awaitable[None]]) -> None:
+    async def _listed(self, what: str, into: list[Left], found: AsyncIterator[Left]) -> None:
+        """As far as it goes."""
         try:
-            await listing()
+            async for each in found:
+                into.append(each)  # noqa: PERF401 - those before an error are kept
         except ServiceError as error:
             self._unanswered(f"Of {what} not all were listed: {error}.")
+
+    async def _branches(
+        self, repository: RepositoryId, prefix: str
+    ) -> AsyncIterator[known.LeftBranch]:
+        ask = partial(self.tools.branches.list_page, repository, prefix, show_hidden=True)
+        async for page in pages(ask, pages_max=LISTING_PAGES_MAX):
+            for name, head in zip(page.names, page.heads, strict=True):
+                yield known.LeftBranch(repository, name, head)
+
+    async def _tags(self, repository: RepositoryId, prefix: str) -> AsyncIterator[known.LeftTag]:
+        ask = partial(self.tools.tags.list_page, repository, prefix)
+        async for page in pages(ask, pages_max=LISTING_PAGES_MAX):
+            for tag in page.tags:
+                yield known.LeftTag(repository, tag.name, tag.commit)
 
     async def _read_newest_workflows(self) -> None:
         """Of a branch: the workflows that published or staged since then, newest first."""
@@ -297,22 +290,13 @@ class _Gathering:
 
     def say_what_gc_may_have_taken(self) -> None:
         """Say that decisions may be gone: gc removes them some days after their workflow."""
-        rows = [row.snapshot for each in self.found.records.values() for row in rows_of(each)]
-        newest = max((row.scheduled_time for row in rows), default=0)
+        newest = max((row.snapshot.scheduled_time for row in self.found.rows), default=0)
         kept = self.question.decisions_kept
         if newest and self.tools.clock.now() - known.moment_of(newest) > kept:
             self._miss(
                 f"Garbage collection removes decisions {kept.days} days after the end of their "
                 "workflow (PERAGO_GC_TAG_TTL): one that is not shown may have been there."
             )
-
-
-def _add(
-    found: dict[RepositoryId, list[BranchName]], repository: RepositoryId, branch: BranchName
-) -> None:
-    branches = found.setdefault(repository, [])
-    if branch not in branches:
-        branches.append(branch)
 
 
 def _workflow_facts(workflow_id: str, record: WorkflowRecord | None) -> known.WorkflowFacts:

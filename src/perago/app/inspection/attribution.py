@@ -8,14 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from perago.app.gc.judging import is_own_commit
+from perago.domain import attempt_history as known
 from perago.domain.attempt import AttemptRecord
-from perago.domain.attempt_history import (
-    AttemptEvidence,
-    BranchHistory,
-    LeftBranch,
-    LeftTag,
-    TaskHistory,
-)
 from perago.domain.checkpoints import key_of_checkpoint, workflow_of_key
 from perago.domain.commit_metadata import (
     LOGICAL_EXECUTION_KEY,
@@ -25,21 +19,16 @@ from perago.domain.commit_metadata import (
     STAGING_COMMIT,
     TASK_ID,
 )
+from perago.domain.lakefs import BranchName, CommitId, CommitRecord, RepositoryId
 from perago.domain.logical_execution import (
-    BranchName,
-    CommitId,
-    CommitRecord,
     Epoch,
-    RepositoryId,
     chain_hash,
     chain_of_key,
     decision_key,
-    is_staging_branch_of,
     parse_attempt_mark,
     workflow_of_tag,
-    workflow_segment,
 )
-from perago.domain.names import owner_by_name, staging_of
+from perago.domain.names import is_staging_branch_of, owner_by_name, staging_of, workflow_segment
 from perago.ports.conductor import WorkflowRecord
 from perago.ports.errors import MissingError
 from perago.ports.lakefs import Commits
@@ -66,12 +55,17 @@ class Found:
     records: dict[str, WorkflowRecord | None] = field(
         default_factory=dict[str, WorkflowRecord | None]
     )
-    branches: list[BranchHistory] = field(default_factory=list[BranchHistory])
-    staging: list[LeftBranch] = field(default_factory=list[LeftBranch])
-    checkpoints: list[LeftBranch] = field(default_factory=list[LeftBranch])
-    decisions: list[LeftTag] = field(default_factory=list[LeftTag])
-    marks: list[LeftTag] = field(default_factory=list[LeftTag])
-    replaced: list[LeftTag] = field(default_factory=list[LeftTag])
+    branches: list[known.BranchHistory] = field(default_factory=list[known.BranchHistory])
+    staging: list[known.LeftBranch] = field(default_factory=list[known.LeftBranch])
+    checkpoints: list[known.LeftBranch] = field(default_factory=list[known.LeftBranch])
+    decisions: list[known.LeftTag] = field(default_factory=list[known.LeftTag])
+    marks: list[known.LeftTag] = field(default_factory=list[known.LeftTag])
+    replaced: list[known.LeftTag] = field(default_factory=list[known.LeftTag])
+
+    @property
+    def rows(self) -> list[AttemptRecord]:
+        """The rows of all workflows that are attempts."""
+        return [row for record in self.records.values() for row in rows_of(record)]
 
 
 def rows_of(record: WorkflowRecord | None) -> Sequence[AttemptRecord]:
@@ -86,13 +80,15 @@ class Attribution:
 
     found: Found
     commits: Commits
-    tasks: dict[str, TaskHistory] = field(default_factory=dict[str, TaskHistory])
-    left_over: list[LeftTag | LeftBranch] = field(default_factory=list[LeftTag | LeftBranch])
+    tasks: dict[str, known.TaskHistory] = field(default_factory=dict[str, known.TaskHistory])
+    left_over: list[known.LeftTag | known.LeftBranch] = field(
+        default_factory=list[known.LeftTag | known.LeftBranch]
+    )
     _reads: int = 0
 
     async def run(self) -> None:
         """Give each thing to its attempt, the most certain first."""
-        for row in (row for each in self.found.records.values() for row in rows_of(each)):
+        for row in self.found.rows:
             key, snapshot = row.snapshot.logical_task_key, row.snapshot
             self._attempt(key, snapshot.task_id, snapshot.retry_count).row = row
         on_targets = [record for branch in self.found.branches for record in branch.commits]
@@ -114,15 +110,15 @@ class Attribution:
         for attempt in self._attempts():
             attempt.output_by = makers.get(CommitId(attempt.output_ref or ""))
 
-    def _attempts(self) -> list[AttemptEvidence]:
+    def _attempts(self) -> list[known.AttemptEvidence]:
         return [attempt for task in self.tasks.values() for attempt in task.attempts]
 
-    def _attempt(self, key: str, task_id: str, retry_count: int) -> AttemptEvidence:
-        task = self.tasks.setdefault(key, TaskHistory(key))
+    def _attempt(self, key: str, task_id: str, retry_count: int) -> known.AttemptEvidence:
+        task = self.tasks.setdefault(key, known.TaskHistory(key))
         for attempt in task.attempts:
             if attempt.task_id == task_id:
                 return attempt
-        task.attempts.append(AttemptEvidence(task_id, key, retry_count))
+        task.attempts.append(known.AttemptEvidence(task_id, key, retry_count))
         return task.attempts[-1]
 
     def _take_publication(self, record: CommitRecord) -> None:
@@ -143,7 +139,7 @@ class Attribution:
             stager.staged = CommitId(staged)
             stager.decided = stager.decided or LOGICAL_EXECUTION_KEY in said
 
-    async def _take_staging(self, left: LeftBranch, targets: set[CommitId]) -> None:
+    async def _take_staging(self, left: known.LeftBranch, targets: set[CommitId]) -> None:
         """By the name of the branch; where Conductor's ids are no UUIDs, by its own commit."""
         owner, attempt = owner_by_name(left.branch), None
         if owner is not None:
@@ -206,12 +202,12 @@ class Attribution:
     def _segments(self) -> frozenset[str]:
         return frozenset(map(workflow_segment, self.found.records))
 
-    def _chains(self) -> dict[str, TaskHistory]:
+    def _chains(self) -> dict[str, known.TaskHistory]:
         """The hash of every chain that the rows may count from; notes the tasks that were reset.
 
         A decision's name has the hash of its chain, so no commit has to be read to find its task.
         """
-        found: dict[str, TaskHistory] = {}
+        found: dict[str, known.TaskHistory] = {}
         parsed = (parse_attempt_mark(each.tag) for each in self.found.marks)
         marks = [mark for mark in parsed if mark is not None]
         for task in self.tasks.values():
@@ -222,7 +218,7 @@ class Attribution:
                 found[first] = found[now] = task
         return found
 
-    async def _take_checkpoint(self, left: LeftBranch) -> None:
+    async def _take_checkpoint(self, left: known.LeftBranch) -> None:
         """By the id of its execution where another name tells whose that is; else by its commit."""
         key = key_of_checkpoint(left.branch)
         # A repository has the checkpoints of all its workflows. Those of a workflow that was not
@@ -240,7 +236,7 @@ class Attribution:
             attempt.saw(execution)
             attempt.checkpoints.append(left)
 
-    async def _take_replaced(self, tag: LeftTag) -> None:
+    async def _take_replaced(self, tag: known.LeftTag) -> None:
         """The tag's name has the execution that replaced it, its commit the attempt of before."""
         execution = tag.tag.rpartition("-")[2]
         if any(execution in each.executions for each in self._attempts()):
@@ -249,7 +245,7 @@ class Attribution:
             if attempt is not None:
                 attempt.replaced = tag
 
-    def _attempt_of(self, record: CommitRecord) -> AttemptEvidence | None:
+    def _attempt_of(self, record: CommitRecord) -> known.AttemptEvidence | None:
         """The attempt that a private commit names."""
         key, task_id = record.metadata.get(LOGICAL_TASK_KEY, ""), record.metadata.get(TASK_ID, "")
         if not task_id or key.partition("/")[0] not in self.found.records:

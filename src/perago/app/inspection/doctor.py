@@ -7,7 +7,8 @@ modules beside this one (`doctor_lakefs` and others).
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Literal
@@ -17,7 +18,7 @@ from perago.app.connections import ConductorConnection, Connections, LakeFSConne
 from perago.app.settings.settings import Settings
 from perago.domain.error_codes import commands_in, filled, find_code
 from perago.domain.errors import PeragoError
-from perago.domain.logical_execution import BranchName, RepositoryId
+from perago.domain.lakefs import BranchName, RepositoryId
 from perago.domain.text import Secrets
 from perago.ports.errors import LocalDiskError, ServiceError
 from perago.ports.installations import ConductorInstallation, LakeFSInstallation
@@ -27,6 +28,8 @@ from perago.ports.workspace import AttemptDirectories
 # A short answer takes milliseconds. A person who waits at a terminal gives up on a check soon, and
 # a firewall that drops packets answers none of its requests.
 CHECK_SECONDS = 10.0
+# Of one question to lakeFS; a merge with a hook takes milliseconds, 5 MiB less than a second.
+ANSWER_SECONDS = 5.0
 # A person who sees nothing for longer wonders whether the command hangs.
 SLOW_SECONDS = 2.0
 _PASSWORD_IN_ADDRESS = re.compile(r"(?<=://)[^/@\s'\"]+@")
@@ -44,7 +47,8 @@ class Status(StrEnum):
 class Finding:
     """One answer of a check; the commands of a remedy stand in backticks and run as they are."""
 
-    check: str
+    check: str = field(default="", kw_only=True)
+    """Its name; where it is empty, the examination writes down that of the check that was asked."""
     status: Status
     evidence: str
     remedy: str = ""
@@ -74,6 +78,36 @@ class Subject:
     branch: BranchName | None = None
     modules: tuple[str, ...] = ()
     tasks: tuple[TaskDefinition, ...] = ()
+
+    @property
+    def lakefs_connection(self) -> LakeFSConnection:
+        """The connection to lakeFS; without one nothing there can be asked."""
+        if self.connections.lakefs is None:
+            raise NotCheckedError("lakeFS is not configured", remedy_of("PRG-C010", {}))
+        return self.connections.lakefs
+
+    @asynccontextmanager
+    async def lakefs(
+        self, connection: LakeFSConnection | None = None, *, answer_seconds: float = ANSWER_SECONDS
+    ) -> AsyncGenerator[LakeFSInstallation]:
+        """The configured lakeFS, or another one, for the block; it answers soon or not at all."""
+        asked = connection or self.lakefs_connection
+        lakefs = self.open_lakefs(replace(asked, answer_seconds=answer_seconds))
+        try:
+            yield lakefs
+        finally:
+            await lakefs.close()
+
+    @asynccontextmanager
+    async def conductor(
+        self, connection: ConductorConnection | None = None
+    ) -> AsyncGenerator[ConductorInstallation]:
+        """The configured Conductor, or another one, for the block."""
+        conductor = self.open_conductor(connection or self.connections.conductor)
+        try:
+            yield conductor
+        finally:
+            await conductor.close()
 
     @property
     def names(self) -> Mapping[str, str]:
@@ -119,9 +153,9 @@ class Check:
         return {**subject.names, **({} if connection is None else {"URL": connection.url})}
 
 
-def ok(check: str, evidence: str) -> Finding:
+def ok(evidence: str) -> Finding:
     """Nothing has to be done."""
-    return Finding(check, Status.OK, evidence)
+    return Finding(Status.OK, evidence)
 
 
 def remedy_of(code: str, names: Mapping[str, str]) -> str:
@@ -130,10 +164,15 @@ def remedy_of(code: str, names: Mapping[str, str]) -> str:
     return "" if row is None else filled(row.remedy, names)
 
 
-def failure_of(check: str, error: Exception, names: Mapping[str, str]) -> Finding:
+def coded(status: Status, evidence: str, code: str, names: Mapping[str, str]) -> Finding:
+    """A problem with an error code, whose remedy it gets."""
+    return Finding(status, evidence, remedy_of(code, names), code)
+
+
+def failure_of(error: Exception, names: Mapping[str, str]) -> Finding:
     """An error that ended a check, with the remedy of its code."""
     code = error.code if isinstance(error, PeragoError | ServiceError) else LocalDiskError.code
-    return Finding(check, Status.FAILURE, str(error), remedy_of(code, names), code)
+    return coded(Status.FAILURE, str(error), code, names)
 
 
 Heard = Callable[[str], None]
@@ -168,8 +207,10 @@ class Examination:
         root = next((self._blocked[n] for n in check.needs if n in self._blocked), "")
         if root:
             self._blocked[check.name] = root
-            return [Finding(check.name, Status.WARNING, f"not checked, because {root} failed")]
-        findings = await self._asked(check)
+            why = f"not checked, because {root} failed"
+            return [Finding(Status.WARNING, why, check=check.name)]
+        found = await self._asked(check)
+        findings = [replace(each, check=each.check or check.name) for each in found]
         self._note(check.name, findings)
         return findings
 
@@ -191,12 +232,12 @@ class Examination:
             await asyncio.wait_for(ask(), check.seconds)
         except TimeoutError:
             text = f"no answer within {check.seconds:g} s"
-            remedy = remedy_of("PRG-L008", check.names(self.subject))
-            findings.append(Finding(check.name, Status.FAILURE, text, remedy, "PRG-L008"))
+            names = check.names(self.subject)
+            findings.append(coded(Status.FAILURE, text, "PRG-L008", names))
         except NotCheckedError as error:
-            findings.append(Finding(check.name, Status.WARNING, str(error), error.remedy))
+            findings.append(Finding(Status.WARNING, str(error), error.remedy))
         except (PeragoError, ServiceError, OSError) as error:
-            findings.append(failure_of(check.name, error, check.names(self.subject)))
+            findings.append(failure_of(error, check.names(self.subject)))
         finally:
             waiting.cancel()
         return findings

@@ -1,8 +1,8 @@
 """What `perago doctor` asks of Conductor, in this order: from the address to who polls a task."""
 
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from shlex import quote
@@ -18,18 +18,18 @@ from perago.app.inspection.doctor import (
     NotCheckedError,
     Status,
     Subject,
+    coded,
     failure_of,
     ok,
     remedy_of,
 )
 from perago.app.inspection.doctor_host import old_workers_here
-from perago.app.inspection.doctor_lakefs import way_to
+from perago.app.inspection.doctor_lakefs import REPOSITORY, way_to
 from perago.app.runs.built_in import served_tasks
 from perago.domain.attempt import LEASE_FRACTION, AttemptRecord
 from perago.domain.error_codes import filled
-from perago.ports.conductor import LastPoll, TaskQueue
+from perago.ports.conductor import LastPoll
 from perago.ports.errors import ServiceError, UnavailableError
-from perago.ports.installations import ConductorInstallation
 from perago.ports.system import Clock
 
 ADDRESS = "Conductor address"
@@ -43,18 +43,27 @@ TESTED_VERSION = (3, 32, 3)
 _NUMBERS = re.compile(r"v?(\d+)\.(\d+)(?:\.(\d+))?")
 # A name that no task has: what is read does not matter, only whether these keys may read.
 _NO_TASK = "perago-doctor"
-
-
-@asynccontextmanager
-async def _opened(
-    subject: Subject, connection: ConductorConnection | None = None
-) -> AsyncGenerator[ConductorInstallation]:
-    """The configured Conductor, or another one, for the block."""
-    conductor = subject.open_conductor(connection or subject.connections.conductor)
-    try:
-        yield conductor
-    finally:
-        await conductor.close()
+# One heartbeat may be lost. Its answer is waited for 15 s, after a third of the lease, and the next
+# one needs another third.
+LEASE_SECONDS_MIN = LEASE_FRACTION * 15
+# A worker with a free slot polls each second. One that pauses, because a service fails, looks again
+# after a minute at most.
+POLLED_SECONDS = 60.0
+# Conductor keeps the last poll only. Workers side by side are seen by looking several times: for
+# 1.5 s, because each polls once a second, and four times a second, because a later poll hides the
+# one before. Every look is a request for each task.
+LOOKS, BETWEEN_LOOKS_SECONDS = 7, 0.25
+# 0.6.1 polls under its prefix, letters and digits, with this word. Ours have host and number too.
+OLD_SUFFIX = "Broker"
+_OLD_WORKER = re.compile(rf"[A-Za-z0-9]+{OLD_SUFFIX}")
+# The message that lakeFS gives a merge without one, from a staging branch. Ours have their own.
+_OLD_PUBLICATION = re.compile(r"Merge 'perago-staging-.+' into '.+'")
+# One request. A worker of 0.6.1 is overlooked only where others make a hundred commits for each of
+# its own.
+COMMITS_READ = 100
+# An older publication proves little, because its worker may have been stopped since. A day finds
+# the worker of a workflow that runs once a day.
+OLD_AGE_MAX = timedelta(days=1)
 
 
 async def address(subject: Subject) -> AsyncIterator[Finding]:
@@ -62,9 +71,9 @@ async def address(subject: Subject) -> AsyncIterator[Finding]:
     connection = subject.connections.conductor
     if connection is None:
         text = "Conductor is not configured: no worker can start"
-        yield Finding(ADDRESS, Status.WARNING, text, remedy_of("PRG-C011", {}), "PRG-C011")
+        yield coded(Status.WARNING, text, "PRG-C011", {})
         return
-    async with _opened(subject) as conductor:
+    async with subject.conductor() as conductor:
         try:
             await conductor.queue.check()
         except UnavailableError as error:
@@ -72,7 +81,7 @@ async def address(subject: Subject) -> AsyncIterator[Finding]:
             return
         await conductor.definitions.read(_NO_TASK)
     key = "without a key" if connection.auth_key is None else "with a key"
-    yield ok(ADDRESS, f"{connection.url}, {key}, {way_to(connection)}")
+    yield ok(f"{connection.url}, {key}, {way_to(connection)}")
 
 
 async def _unreached(
@@ -83,31 +92,31 @@ async def _unreached(
     for path in dict.fromkeys((f"{parts.path.rstrip('/')}/api", "/api")):
         url = urlunsplit((parts.scheme, parts.netloc, path, "", ""))
         try:
-            async with _opened(subject, replace(connection, url=url)) as other:
+            async with subject.conductor(replace(connection, url=url)) as other:
                 await other.queue.check()
         except ServiceError:
             continue
         remedy = f"`export PERAGO_CONDUCTOR={quote(url)}`: there the API answers."
-        return Finding(ADDRESS, Status.FAILURE, str(error), remedy, error.code)
-    return failure_of(ADDRESS, error, {**subject.names, "URL": connection.url})
+        return Finding(Status.FAILURE, str(error), remedy, error.code)
+    return failure_of(error, {**subject.names, "URL": connection.url})
 
 
 async def version(subject: Subject) -> AsyncIterator[Finding]:
     """Whether this server is one that the tests have run on."""
-    async with _opened(subject) as conductor:
+    async with subject.conductor() as conductor:
         found = await conductor.queue.check()
     tested = ".".join(map(str, TESTED_VERSION))
     read = _NUMBERS.match(found)
     numbers = () if read is None else tuple(int(each or 0) for each in read.groups())
     if numbers == TESTED_VERSION:
-        yield ok(VERSION, f"{found}, as tested")
+        yield ok(f"{found}, as tested")
     elif numbers[:2] == TESTED_VERSION[:2]:
-        yield ok(VERSION, f"{found}; tested: {tested}")
+        yield ok(f"{found}; tested: {tested}")
     else:
         newer = numbers > TESTED_VERSION
         text = f"{found} is {'newer' if newer else 'older'} than the tested {tested}"
         remedy = "`pip install --upgrade perago`: a newer release may have been tested with it."
-        yield Finding(VERSION, Status.WARNING, text, remedy if newer else "")
+        yield Finding(Status.WARNING, text, remedy if newer else "")
 
 
 async def taskdefs(subject: Subject) -> AsyncIterator[Finding]:
@@ -116,9 +125,8 @@ async def taskdefs(subject: Subject) -> AsyncIterator[Finding]:
         raise NotCheckedError(
             "no task module was named", "`perago doctor MODULE` checks its tasks and who polls them"
         )
-    remedy = remedy_of("PRG-T019", subject.names)
     missing, same = list[TaskDefinition](), list[str]()
-    async with _opened(subject) as conductor:
+    async with subject.conductor() as conductor:
         for task in served_tasks(subject.tasks):
             registered = await conductor.definitions.read(task.name)
             if registered is None:
@@ -127,7 +135,7 @@ async def taskdefs(subject: Subject) -> AsyncIterator[Finding]:
             differences = taskdef_differences(registered, build_taskdef(task))
             if differences:
                 text = f"{task.name} differs: {'; '.join(map(str, differences))}"
-                yield Finding(TASKDEFS, Status.WARNING, text, remedy, "PRG-T019")
+                yield coded(Status.WARNING, text, "PRG-T019", subject.names)
             else:
                 same.append(task.name)
     if missing:
@@ -135,20 +143,15 @@ async def taskdefs(subject: Subject) -> AsyncIterator[Finding]:
         # No worker starts without those of its modules. The built-in ones are for runs and joins.
         is_in_the_way = any(task in subject.tasks for task in missing)
         status = Status.FAILURE if is_in_the_way else Status.WARNING
-        yield Finding(TASKDEFS, status, text, remedy, "PRG-T019")
+        yield coded(status, text, "PRG-T019", subject.names)
     if same:
-        yield ok(TASKDEFS, f"as in the code: {', '.join(same)}")
-
-
-# One heartbeat may be lost. Its answer is waited for 15 s, after a third of the lease, and the next
-# one needs another third.
-LEASE_SECONDS_MIN = LEASE_FRACTION * 15
+        yield ok(f"as in the code: {', '.join(same)}")
 
 
 async def leases(subject: Subject) -> AsyncIterator[Finding]:
     """Whether a worker that is healthy can always keep its rows until they are published."""
     long: list[str] = []
-    async with _opened(subject) as conductor:
+    async with subject.conductor() as conductor:
         for task in subject.tasks:
             registered = await conductor.definitions.read(task.name)
             lease = None if registered is None else registered.get("responseTimeoutSeconds")
@@ -164,9 +167,9 @@ async def leases(subject: Subject) -> AsyncIterator[Finding]:
             if declared < needed:
                 field_of = "TimeoutPolicy(response_seconds=...)"
                 remedy = f"{field_of} of {task.name} says {declared}: raise it. Then {remedy}"
-            yield Finding(LEASES, Status.WARNING, text, remedy, "PRG-H003")
+            yield Finding(Status.WARNING, text, remedy, "PRG-H003")
     if long:
-        yield ok(LEASES, f"long enough: {', '.join(long)}")
+        yield ok(f"long enough: {', '.join(long)}")
 
 
 def _lease_needed(task: TaskDefinition) -> tuple[int, str]:
@@ -181,7 +184,7 @@ async def forks(subject: Subject) -> AsyncIterator[Finding]:
     retried = {task.name for task in subject.tasks if task.controls.retry.count}
     if not retried:
         return
-    async with _opened(subject) as conductor:
+    async with subject.conductor() as conductor:
         definitions = await conductor.workflows.list_definitions()
     for definition in definitions:
         branches = _simple_branches(definition.get("tasks"))
@@ -189,8 +192,8 @@ async def forks(subject: Subject) -> AsyncIterator[Finding]:
         if names:
             workflow = str(definition.get("name"))
             text = f"workflow {workflow} retries {', '.join(names)} as SIMPLE branches of a fork"
-            remedy = remedy_of("PRG-H006", {**subject.names, "WORKFLOW": quote(workflow)})
-            yield Finding(FORKS, Status.WARNING, text, remedy, "PRG-H006")
+            known = {**subject.names, "WORKFLOW": quote(workflow)}
+            yield coded(Status.WARNING, text, "PRG-H006", known)
 
 
 def _simple_branches(tasks: object) -> Iterator[str]:
@@ -212,18 +215,6 @@ def _listed(value: object) -> list[object]:
 
 def _mapping(value: object) -> Mapping[str, object]:
     return cast("Mapping[str, object]", value) if isinstance(value, Mapping) else {}
-
-
-# A worker with a free slot polls each second. One that pauses, because a service fails, looks again
-# after a minute at most.
-POLLED_SECONDS = 60.0
-# Conductor keeps the last poll only. Workers side by side are seen by looking several times: for
-# 1.5 s, because each polls once a second, and four times a second, because a later poll hides the
-# one before. Every look is a request for each task.
-LOOKS, BETWEEN_LOOKS_SECONDS = 7, 0.25
-# 0.6.1 polls under its prefix, letters and digits, with this word. Ours have host and number too.
-OLD_SUFFIX = "Broker"
-_OLD_WORKER = re.compile(rf"[A-Za-z0-9]+{OLD_SUFFIX}")
 
 
 @dataclass(slots=True)
@@ -279,7 +270,7 @@ async def polls(subject: Subject) -> AsyncIterator[Finding]:
 async def _watch(subject: Subject) -> list[_Watched]:
     """Look at the polls of every task several times, and at its rows once."""
     watched = [_Watched(task.name) for task in subject.tasks]
-    async with _opened(subject) as conductor:
+    async with subject.conductor() as conductor:
         for look in range(LOOKS):
             if look:
                 await subject.clock.sleep(BETWEEN_LOOKS_SECONDS)
@@ -287,16 +278,9 @@ async def _watch(subject: Subject) -> list[_Watched]:
                 each.note(await conductor.queue.last_polls(each.task))
         for each in watched:
             each.waiting = await conductor.queue.waiting(each.task)
-            each.held = await _held(conductor.queue, each.task)
+            with suppress(ServiceError):  # this Conductor may keep no index of tasks
+                each.held = await conductor.queue.in_progress(each.task)
     return watched
-
-
-async def _held(queue: TaskQueue, task: str) -> tuple[AttemptRecord, ...]:
-    """Rows that workers have; none where Conductor keeps no index of tasks."""
-    try:
-        return await queue.in_progress(task)
-    except ServiceError:
-        return ()
 
 
 def _of_task(watched: _Watched, subject: Subject) -> Sequence[Finding]:
@@ -309,11 +293,11 @@ def _of_task(watched: _Watched, subject: Subject) -> Sequence[Finding]:
 def _of_queue(watched: _Watched, domain: str | None, subject: Subject) -> Finding | None:
     """Whether a worker polls one queue; nothing of a domain that is not used any more."""
     waiting, known = watched.waiting.get(domain, 0), watched.polls.get(domain, {})
-    if domain in watched.active.values() or _is_young(
-        max(known.values(), default=None), subject.clock
-    ):
+    last, now = max(known.values(), default=None), subject.clock.now()
+    is_young = last is not None and abs(now - last) < timedelta(seconds=POLLED_SECONDS)
+    if is_young or domain in watched.active.values():
         text = f"polled by {_last_asked(known, subject.clock)}; {watched.rows(domain)}"
-        return ok(POLLS, f"{watched.name_of(domain)}: {text}")
+        return ok(f"{watched.name_of(domain)}: {text}")
     return None if domain is not None and not waiting else _unpolled(watched, domain, subject)
 
 
@@ -330,11 +314,7 @@ def _unpolled(watched: _Watched, domain: str | None, subject: Subject) -> Findin
     # Its holders may be busy, and each row that ends frees a slot.
     is_stuck = watched.waiting.get(domain, 0) and not watched.held
     status = Status.FAILURE if is_stuck else Status.WARNING
-    return Finding(POLLS, status, f"{watched.name_of(domain)}: {text}", remedy, "PRG-H001")
-
-
-def _is_young(at: datetime | None, clock: Clock) -> bool:
-    return at is not None and abs(clock.now() - at) < timedelta(seconds=POLLED_SECONDS)
+    return Finding(status, f"{watched.name_of(domain)}: {text}", remedy, "PRG-H001")
 
 
 def _last_asked(known: Mapping[str, datetime], clock: Clock) -> str:
@@ -351,32 +331,19 @@ async def _old_workers(subject: Subject, names: Sequence[str]) -> Finding:
     if here:
         numbers = " ".join(map(str, here))
         remedy = f"`kill {numbers}` lets its attempts end, and stops it on this machine."
-    return Finding(POLLS, Status.FAILURE, text, remedy, "PRG-H002")
-
-
-# The message that lakeFS gives a merge without one, from a staging branch. Ours have their own.
-_OLD_PUBLICATION = re.compile(r"Merge 'perago-staging-.+' into '.+'")
-# One request. A worker of 0.6.1 is overlooked only where others make a hundred commits for each of
-# its own.
-COMMITS_READ = 100
-# An older publication proves little, because its worker may have been stopped since. A day finds
-# the worker of a workflow that runs once a day.
-OLD_AGE_MAX = timedelta(days=1)
+    return Finding(Status.FAILURE, text, remedy, "PRG-H002")
 
 
 async def old_publications(subject: Subject) -> AsyncIterator[Finding]:
     """Whether a worker of 0.6.1 published lately, whatever tasks it polls."""
     if subject.repository is None or subject.connections.lakefs is None:
         return
-    lakefs = subject.open_lakefs(subject.connections.lakefs)
-    try:
+    async with subject.lakefs() as lakefs:
         repository = await lakefs.repositories.read(subject.repository)
         branch = subject.branch or repository.default_branch
         walk = await lakefs.commits.first_parents(
             subject.repository, branch, None, commits_max=COMMITS_READ
         )
-    finally:
-        await lakefs.close()
     since = (subject.clock.now() - OLD_AGE_MAX).timestamp()
     old = [
         each.commit
@@ -385,8 +352,7 @@ async def old_publications(subject: Subject) -> AsyncIterator[Finding]:
     ]
     if old:
         text = f"{len(old)} commits of the last day on {branch} are of 0.6.1, the newest {old[0]}"
-        remedy = remedy_of("PRG-H002", subject.names)
-        yield Finding(POLLS, Status.WARNING, text, remedy, "PRG-H002")
+        yield coded(Status.WARNING, text, "PRG-H002", subject.names)
 
 
 CONDUCTOR_CHECKS = (
@@ -397,5 +363,5 @@ CONDUCTOR_CHECKS = (
     Check(FORKS, forks, (ADDRESS,), server="conductor"),
     # Each of the looks asks for every task, so many tasks take longer than the usual 10 s.
     Check(POLLS, polls, (ADDRESS,), seconds=30.0, server="conductor"),
-    Check(POLLS, old_publications, ("repository",), server="lakefs"),
+    Check(POLLS, old_publications, (REPOSITORY,), server="lakefs"),
 )

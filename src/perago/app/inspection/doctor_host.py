@@ -11,11 +11,12 @@ from shlex import quote
 from perago.app.gc.judging import GcTools, retention_times
 from perago.app.gc.local_pass import as_it_was_polled, sweep_directories
 from perago.app.gc.remote_pass import RemotePass
-from perago.app.inspection.doctor import Check, Finding, Status, Subject, ok, remedy_of
-from perago.app.inspection.doctor_repository import REPOSITORY
+from perago.app.inspection.doctor import Check, Finding, Status, Subject, coded, ok, remedy_of
+from perago.app.inspection.doctor_lakefs import REPOSITORY
 from perago.app.pipeline_parts import CACHE_DIRECTORY
-from perago.app.settings.runtime_config import check_writable_root
-from perago.app.settings.settings import WORKER_ID_PREFIX, Settings, default_worker_id_prefix
+from perago.app.settings.roots import check_writable_root
+from perago.app.settings.runtime_config import WORKER_ID_PREFIX, default_worker_id_prefix
+from perago.app.settings.settings import Settings
 from perago.app.worker.polling import DiskSpace
 from perago.app.worker.processes import PROCESSES, all_processes, environment_of, text_of
 from perago.domain.errors import SparkEnvironmentError
@@ -23,7 +24,6 @@ from perago.domain.retention import Owner
 from perago.domain.text import in_units
 from perago.ports.conductor import TaskQueue
 from perago.ports.errors import disk_errors
-from perago.ports.installations import ConductorInstallation, LakeFSInstallation
 from perago.ports.workspace import Leftover
 
 DISK = "workspace disk"
@@ -41,10 +41,10 @@ async def disk(subject: Subject) -> AsyncIterator[Finding]:
     space = await subject.concurrency.blocking(lambda: _space(subject))
     text = f"{in_units(space.free)} of {in_units(space.total)} are free below {root}"
     if not space.is_nearly_full:
-        yield ok(DISK, text)
+        yield ok(text)
         return
     text += f"; below {in_units(int(space.free_min))} a worker polls no workspace tasks"
-    yield Finding(DISK, Status.FAILURE, text, await _what_frees(subject), "PRG-W004")
+    yield Finding(Status.FAILURE, text, await _what_frees(subject), "PRG-W004")
 
 
 def _space(subject: Subject) -> DiskSpace:
@@ -91,26 +91,26 @@ def _bytes_below(directory: Path) -> int:
 
 def _cache_directory(subject: Subject) -> Path:
     root = subject.connections.workspace_root
-    return subject.connections.cache.directory or root / CACHE_DIRECTORY
+    return subject.connections.cache_directory or root / CACHE_DIRECTORY
 
 
 async def cache(subject: Subject) -> AsyncIterator[Finding]:
     """How much the cache takes, and whether its disk holds what it may grow to."""
-    directory, bound = _cache_directory(subject), subject.connections.cache.bytes_max
+    directory, bound = _cache_directory(subject), subject.connections.cache_bytes_max
     if not directory.is_dir():
-        yield ok(CACHE, f"empty; at most {in_units(bound)} in {directory}")
+        yield ok(f"empty; at most {in_units(bound)} in {directory}")
         return
     taken = await _bytes_of(subject, [directory])
     text = f"{in_units(taken)} of at most {in_units(bound)} in {directory}"
     free = shutil.disk_usage(directory).free
     if bound - taken <= free:
-        yield ok(CACHE, text)
+        yield ok(text)
         return
     # Half of the room, because the workspaces of attempts need some as well.
     fitting = max((taken + free) // 2 // 1024**2, 1)
     remedy = f"`export PERAGO_CACHE_SIZE={fitting}MB` leaves room for workspaces."
     text += f", and its disk has only {in_units(free)} left"
-    yield Finding(CACHE, Status.WARNING, text, remedy)
+    yield Finding(Status.WARNING, text, remedy)
 
 
 async def leftovers(subject: Subject) -> AsyncIterator[Finding]:
@@ -118,26 +118,25 @@ async def leftovers(subject: Subject) -> AsyncIterator[Finding]:
     dead = await _dead_directories(subject)
     if subject.connections.conductor is None:
         return  # only Conductor knows what may go, and that it is missing was said above
-    conductor = subject.open_conductor(subject.connections.conductor)
-    try:
-        async for finding in _on_disk(subject, dead, conductor):
-            yield finding
-    finally:
-        await conductor.close()
-
-
-async def leftovers_in_lakefs(subject: Subject) -> AsyncIterator[Finding]:
-    """What ended attempts left in the repository that was named."""
-    connections = subject.connections
-    if subject.repository is None or connections.lakefs is None or connections.conductor is None:
-        return  # that one of them is missing was said above
-    conductor = subject.open_conductor(connections.conductor)
-    lakefs = subject.open_lakefs(connections.lakefs)
-    try:
-        yield await _in_repository(subject, lakefs, conductor)
-    finally:
-        await lakefs.close()
-        await conductor.close()
+    root, times = subject.connections.workspace_root, retention_times(subject.settings)
+    async with subject.conductor() as conductor:
+        rows = await _rows_of(dead, conductor.queue)
+        if rows:
+            workers = sorted({each.marker.owner_worker_id for each in dead if each.marker})
+            text = f"{', '.join(workers)} died with {_some(rows)}; {root} still has their"
+            text += " directories; the rows wait for their response time-out"
+            yield coded(Status.WARNING, text, "PRG-H005", subject.names)
+            return
+        swept = await sweep_directories(subject.directories, times, conductor.queue, dry_run=True)
+    for path, error in swept.failed:
+        yield Finding(Status.WARNING, f"{path}: {error}", f"`ls -ld {quote(str(path))}`")
+    if not swept.removed:
+        yield ok(f"no dead worker has left a directory below {root}")
+        return
+    size = in_units(await _bytes_of(subject, swept.removed))
+    names = _some([path.name for path in swept.removed])
+    text = f"dead workers left {len(swept.removed)} directories with {size} below {root}: {names}"
+    yield Finding(Status.WARNING, text, _gc(subject), "PRG-H004")
 
 
 async def _dead_directories(subject: Subject) -> Sequence[Leftover]:
@@ -145,35 +144,6 @@ async def _dead_directories(subject: Subject) -> Sequence[Leftover]:
         return ()
     found = await subject.directories.leftovers(older_than_seconds=0)
     return [each for each in found if each.owner is Owner.GONE]
-
-
-async def _on_disk(
-    subject: Subject, dead: Sequence[Leftover], conductor: ConductorInstallation
-) -> AsyncIterator[Finding]:
-    root = subject.connections.workspace_root
-    rows = await _rows_of(dead, conductor.queue)
-    if rows:
-        workers = sorted({each.marker.owner_worker_id for each in dead if each.marker})
-        text = f"{', '.join(workers)} died with {_some(rows)}; {root} still has their directories"
-        yield Finding(
-            LEFTOVERS,
-            Status.WARNING,
-            f"{text}; the rows wait for their response time-out",
-            remedy_of("PRG-H005", subject.names),
-            "PRG-H005",
-        )
-        return
-    times = retention_times(subject.settings)
-    swept = await sweep_directories(subject.directories, times, conductor.queue, dry_run=True)
-    for path, error in swept.failed:
-        yield Finding(LEFTOVERS, Status.WARNING, f"{path}: {error}", f"`ls -ld {quote(str(path))}`")
-    if not swept.removed:
-        yield ok(LEFTOVERS, f"no dead worker has left a directory below {root}")
-        return
-    size = in_units(await _bytes_of(subject, swept.removed))
-    names = _some([path.name for path in swept.removed])
-    text = f"dead workers left {len(swept.removed)} directories with {size} below {root}: {names}"
-    yield Finding(LEFTOVERS, Status.WARNING, text, _gc(subject), "PRG-H004")
 
 
 async def _rows_of(dead: Sequence[Leftover], queue: TaskQueue) -> list[str]:
@@ -186,21 +156,24 @@ async def _rows_of(dead: Sequence[Leftover], queue: TaskQueue) -> list[str]:
     ]
 
 
-async def _in_repository(
-    subject: Subject, lakefs: LakeFSInstallation, conductor: ConductorInstallation
-) -> Finding:
-    """What a pass of garbage collection would remove there."""
-    assert subject.repository is not None
-    tools = GcTools(lakefs.branches, lakefs.commits, lakefs.tags, conductor.queue, subject.clock)
+async def leftovers_in_lakefs(subject: Subject) -> AsyncIterator[Finding]:
+    """What a pass of garbage collection would remove in the repository that was named."""
+    connections, repository = subject.connections, subject.repository
+    if repository is None or connections.lakefs is None or connections.conductor is None:
+        return  # that one of them is missing was said above
     times = retention_times(subject.settings)
-    judged = await RemotePass(tools, subject.repository, times, True).run()  # noqa: FBT003
+    # Its many questions may take as long as those of a worker's own pass.
+    async with subject.conductor() as conductor, subject.lakefs(answer_seconds=0) as lakefs:
+        branches, commits, tags = lakefs.branches, lakefs.commits, lakefs.tags
+        tools = GcTools(branches, commits, tags, conductor.queue, subject.clock)
+        judged = await RemotePass(tools, repository, times, dry_run=True).run()
     left = [f"{each.kind} {each.name}" for each in judged if each.removed]
     if not left:
         kept = f"; {len(judged)} are kept, see `perago gc --dry-run`" if judged else ""
-        text = f"nothing that can go by now in {subject.repository}{kept}"
-        return ok(LEFT_IN_LAKEFS, text)
-    text = f"{len(left)} leftovers of ended attempts in {subject.repository}: {_some(left)}"
-    return Finding(LEFT_IN_LAKEFS, Status.WARNING, text, _gc(subject), "PRG-H004")
+        yield ok(f"nothing that can go by now in {repository}{kept}")
+        return
+    text = f"{len(left)} leftovers of ended attempts in {repository}: {_some(left)}"
+    yield Finding(Status.WARNING, text, _gc(subject), "PRG-H004")
 
 
 def _gc(subject: Subject) -> str:
@@ -222,22 +195,22 @@ async def spark(subject: Subject) -> AsyncIterator[Finding]:
     settings = subject.settings
     is_wanted = settings.spark_master or settings.spark_conf or settings.pipeline == "spark"
     if not (is_wanted or any(task.on_spark for task in subject.tasks)):
-        yield ok(SPARK, "no task and no setting wants it")
+        yield ok("no task and no setting wants it")
         return
     if (settings.spark_master or "").startswith("sc://"):
-        yield ok(SPARK, "a Spark Connect server has its own jars")
+        yield ok("a Spark Connect server has its own jars")
         return
     try:
         pyspark, text = await subject.concurrency.blocking(subject.installed_spark)
     except SparkEnvironmentError as error:
-        yield Finding(SPARK, Status.FAILURE, str(error), _spark_remedy(error, settings), error.code)
+        yield Finding(Status.FAILURE, str(error), _spark_remedy(error, settings), error.code)
         return
     if pyspark in TESTED_PYSPARK:
-        yield ok(SPARK, f"{text} and jars fit together")
+        yield ok(f"{text} and jars fit together")
         return
     remedy = f"`pip install pyspark=={TESTED_PYSPARK[-1]}` installs a tested one."
     text = f"{text}; tested: pyspark {', '.join(TESTED_PYSPARK)}"
-    yield Finding(SPARK, Status.WARNING, text, remedy)
+    yield Finding(Status.WARNING, text, remedy)
 
 
 def _spark_remedy(error: SparkEnvironmentError, settings: Settings) -> str:

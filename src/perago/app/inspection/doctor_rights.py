@@ -7,23 +7,28 @@ name, which garbage collection removes after an hour.
 import hashlib
 import re
 import secrets
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from perago.app.inspection.doctor import Check, Finding, Status, Subject, ok, remedy_of
-from perago.app.inspection.doctor_lakefs import KEY, KEY_REMEDY, configured, lakefs_of, server_of
-from perago.app.inspection.doctor_repository import (
-    REPOSITORY,
-    RIGHTS,
-    Target,
-    target_of,
+from perago.app.fence.trust import LOOKS_MAX, PAUSE_SECONDS, removed_afterwards
+from perago.app.inspection import doctor_lakefs as of_lakefs
+from perago.app.inspection.doctor import (
+    ANSWER_SECONDS,
+    CHECK_SECONDS,
+    Check,
+    Finding,
+    Status,
+    Subject,
+    ok,
+    remedy_of,
 )
+from perago.app.inspection.doctor_lakefs import KEY, REPOSITORY, RIGHTS, Target
 from perago.domain.commit_metadata import EXPECTED_HEAD
 from perago.domain.errors import PublicationRefusedError
-from perago.domain.logical_execution import BranchName, CommitId, TagName
+from perago.domain.lakefs import BranchName, CommitId, TagName
 from perago.domain.names import canary_branches, relocated_tag
 from perago.domain.outcome import Merged, NoAnswer, NotPublished, Relocated
 from perago.domain.settled import after_merge
@@ -45,22 +50,20 @@ ROUTE_BYTES = 5 * 1024 * 1024
 # lakeFS repeats what its block store does not answer, and says after that what was wrong. A shorter
 # limit would end the check before lakeFS has named the cause; a longer one only lets a person wait.
 ROUTE_SECONDS = 60.0
+# lakeFS needs some seconds to enforce the protection rule that the check of the fence tries.
+FENCE_SECONDS = CHECK_SECONDS + LOOKS_MAX * PAUSE_SECONDS
 # lakeFS names the address that its block store's library asked.
 _ADDRESS = re.compile(r"https?://[^/\s\"]+")
 
 
-@asynccontextmanager
-async def scratch(
-    subject: Subject, lakefs: LakeFSInstallation, target: Target
-) -> AsyncGenerator[tuple[BranchName, BranchName]]:
-    """Names of two branches, which are gone afterwards."""
-    names = canary_branches(subject.identities.new_execution_id())
-    try:
-        yield names
-    finally:
-        for name in names:
-            with suppress(ServiceError):
-                await lakefs.branches.delete(target.repository, name)
+@dataclass(frozen=True, slots=True)
+class _Right:
+    """What a key may do, in words and as lakeFS calls it; `why` where not every worker needs it."""
+
+    words: str
+    action: str
+    use: Callable[[], Awaitable[object]]
+    why: str = ""
 
 
 @dataclass(slots=True)
@@ -75,32 +78,40 @@ class _Trial:
     file: Path
     staged: CommitId | None = None
 
-    async def create(self) -> None:
-        """Two branches, hidden as those of attempts."""
+    def steps(self) -> Sequence[_Right]:
+        """Each right, in an order in which it can be tried."""
+        objects, tags = self.lakefs.objects, self.lakefs.tags
+        repository, written, tag = self.target.repository, self.written, self.tag
+        at, head, upload = (repository, written), self.target.head, ObjectUpload(PATH, self.file)
+        return (
+            _Right("create a branch", "fs:CreateBranch", self._create),
+            _Right("write an object", "fs:WriteObject", lambda: objects.upload(*at, upload)),
+            _Right("list objects", "fs:ListObjects", lambda: objects.list_page(*at, prefix=PATH)),
+            _Right("read an object", "fs:ReadObject", lambda: objects.read(*at, PATH)),
+            _Right("commit", "fs:CreateCommit", self._commit),
+            _Right("merge", "fs:CreateCommit", self._merge),
+            _Right("delete an object", "fs:DeleteObject", lambda: objects.delete_many(*at, [PATH])),
+            _Right("create a tag", "fs:CreateTag", lambda: tags.create(repository, tag, head)),
+            _Right(
+                "delete a tag",
+                "fs:DeleteTag",
+                lambda: tags.delete(repository, tag),
+                "garbage collection needs it",
+            ),
+            _Right("reset a branch", "fs:RevertBranch", self._reset, "policy head-parent needs it"),
+            _Right("delete a branch", "fs:DeleteBranch", self._delete),
+        )
+
+    async def _create(self) -> None:
         for name in (self.merged, self.written):
             at = self.target.repository, name, self.target.head
-            await self.lakefs.branches.create(*at, hidden=True)
+            await self.lakefs.branches.create(*at, hidden=True)  # as those of attempts
 
-    async def write(self) -> None:
-        """One small object."""
-        upload = ObjectUpload(PATH, self.file)
-        await self.lakefs.objects.upload(self.target.repository, self.written, upload)
-
-    async def list_objects(self) -> None:
-        """One page."""
-        at = self.target.repository, self.written
-        await self.lakefs.objects.list_page(*at, prefix=PATH)
-
-    async def read(self) -> None:
-        """The object again."""
-        await self.lakefs.objects.read(self.target.repository, self.written, PATH)
-
-    async def commit(self) -> None:
-        """What was written."""
+    async def _commit(self) -> None:
         request = CommitRequest(self.target.repository, self.written, "perago doctor", {})
         self.staged = await self.lakefs.commits.commit(request)
 
-    async def merge(self) -> None:
+    async def _merge(self) -> None:
         """As a publication is merged: the fence lets it pass."""
         request = MergeRequest(
             self.target.repository,
@@ -118,56 +129,16 @@ class _Trial:
             code = after.code if isinstance(after, NotPublished) else RequestRefusedError.code
             raise _denied_or(PublicationRefusedError(answer.text, code=code))
 
-    async def delete_object(self) -> None:
-        """The object."""
-        await self.lakefs.objects.delete_many(self.target.repository, self.written, [PATH])
-
-    async def tag_it(self) -> None:
-        """As a decision is kept."""
-        at = self.target.repository, self.tag
-        await self.lakefs.tags.create(*at, self.target.head)
-
-    async def untag(self) -> None:
-        """As garbage collection does."""
-        await self.lakefs.tags.delete(self.target.repository, self.tag)
-
-    async def reset(self) -> None:
+    async def _reset(self) -> None:
         """As policy head-parent replaces an abandoned publication."""
         at = self.target.repository, self.merged, self.target.head
         answer = await self.lakefs.branches.relocate(*at)
         if not isinstance(answer, Relocated):
             raise _denied_or(RequestRefusedError(answer.text))
 
-    async def delete(self) -> None:
-        """As garbage collection does."""
+    async def _delete(self) -> None:
         for name in (self.merged, self.written):
             await self.lakefs.branches.delete(self.target.repository, name)
-
-    def steps(self) -> Sequence["_Right"]:
-        """Each right, in an order in which it can be tried."""
-        return (
-            _Right("create a branch", "fs:CreateBranch", self.create),
-            _Right("write an object", "fs:WriteObject", self.write),
-            _Right("list objects", "fs:ListObjects", self.list_objects),
-            _Right("read an object", "fs:ReadObject", self.read),
-            _Right("commit", "fs:CreateCommit", self.commit),
-            _Right("merge", "fs:CreateCommit", self.merge),
-            _Right("delete an object", "fs:DeleteObject", self.delete_object),
-            _Right("create a tag", "fs:CreateTag", self.tag_it),
-            _Right("delete a tag", "fs:DeleteTag", self.untag, "garbage collection needs it"),
-            _Right("reset a branch", "fs:RevertBranch", self.reset, "policy head-parent needs it"),
-            _Right("delete a branch", "fs:DeleteBranch", self.delete),
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class _Right:
-    """What a key may do, in words and as lakeFS calls it; `why` where not every worker needs it."""
-
-    words: str
-    action: str
-    use: Callable[[], Awaitable[None]]
-    why: str = ""
 
 
 def _denied_or(error: Exception) -> Exception:
@@ -178,13 +149,14 @@ def _denied_or(error: Exception) -> Exception:
 
 async def rights(subject: Subject) -> AsyncIterator[Finding]:
     """Every right that an attempt takes, tried in turn."""
-    async with lakefs_of(subject) as lakefs:
-        target = await target_of(subject, lakefs)
+    async with subject.lakefs() as lakefs:
+        target = await of_lakefs.target_of(subject, lakefs)
         tag = relocated_tag(target.head, subject.identities.new_execution_id())
         with TemporaryDirectory(prefix="perago-doctor-") as directory:
             file = Path(directory) / PATH
             file.write_bytes(PATH.encode())
-            async with scratch(subject, lakefs, target) as names:
+            names = canary_branches(subject.identities.new_execution_id())
+            async with removed_afterwards(lakefs.branches, target.repository, *names):
                 trial = _Trial(lakefs, target, *names, tag, file)
                 try:
                     async for finding in _tried(subject, trial):
@@ -207,58 +179,57 @@ async def _tried(subject: Subject, trial: _Trial) -> AsyncIterator[Finding]:
         except (PublicationRefusedError, ServiceError) as error:
             # Without an earlier right the branch or object for this one is not there.
             if not is_denied:
-                yield _failed(RIGHTS, subject, target, error)
+                yield _failed(subject, target, error)
                 return
-    yield ok(RIGHTS, f"in {target.repository} the key may {', '.join(may) or 'nothing of this'}")
+    yield ok(f"in {target.repository} the key may {', '.join(may) or 'nothing of this'}")
 
 
 def _denied(target: Target, right: _Right, error: AccessDeniedError) -> Finding:
     text = f"in {target.repository} the key may not {right.words} ({right.action}): {error}"
-    remedy = f"{KEY_REMEDY}; or let the policies of its user allow it"
+    remedy = f"{of_lakefs.KEY_REMEDY}; or let the policies of its user allow it"
     if right.why:
-        return Finding(RIGHTS, Status.WARNING, f"{text}; {right.why}", remedy, error.code)
-    return Finding(RIGHTS, Status.FAILURE, text, remedy, error.code)
+        return Finding(Status.WARNING, f"{text}; {right.why}", remedy, error.code)
+    return Finding(Status.FAILURE, text, remedy, error.code)
 
 
 async def routes(subject: Subject) -> AsyncIterator[Finding]:
     """Five MiB up and down on each route that this lakeFS has."""
-    async with lakefs_of(subject) as lakefs:
-        target = await target_of(subject, lakefs)
-        signs = (await server_of(lakefs).facts()).signs
+    async with subject.lakefs() as lakefs:
+        target = await of_lakefs.target_of(subject, lakefs)
+        signs = (await of_lakefs.server_of(lakefs).facts()).signs
     try:
-        yield ok(ROUTES, await _moved(subject, target, "api"))
+        yield ok(await _moved(subject, target, "api"))
         through = True
     except ServiceError as error:
-        yield _failed(ROUTES, subject, target, error)
+        yield _failed(subject, target, error)
         through = False
     if not signs or subject.settings.transfer_route == "api":
         return
     try:
-        yield ok(ROUTES, await _moved(subject, target, "presigned"))
+        yield ok(await _moved(subject, target, "presigned"))
     except ServiceError as error:
         yield _unreachable(subject, error, through=through)
 
 
 def _failed(
-    check: str, subject: Subject, target: Target, error: PublicationRefusedError | ServiceError
+    subject: Subject, target: Target, error: PublicationRefusedError | ServiceError
 ) -> Finding:
     """A request through lakeFS; what its block store said is in the answer of lakeFS."""
     # What became of a request does not matter here, because its branch is removed.
     code = UnavailableError.code if is_away(error) else error.code
-    remedy = remedy_of(code, {**target.names, "URL": configured(subject).url})
+    remedy = remedy_of(code, {**target.names, "URL": subject.lakefs_connection.url})
     if store := _ADDRESS.search(str(error)):
         remedy = f"`curl -sS {store[0]}` shows whether the block store of lakeFS answers; start it"
-    return Finding(check, Status.FAILURE, str(error), remedy, code)
+    return Finding(Status.FAILURE, str(error), remedy, code)
 
 
 def _unreachable(subject: Subject, error: ServiceError, *, through: bool) -> Finding:
     """The block store did not take it from this machine."""
     only_way = subject.settings.transfer_route == "presigned" or not through
-    remedy = remedy_of(error.code, {"URL": configured(subject).url})
+    remedy = remedy_of(error.code, {"URL": subject.lakefs_connection.url})
     if through:
         remedy = "`export PERAGO_TRANSFER_ROUTE=api`: through lakeFS 5 MiB did move"
     return Finding(
-        ROUTES,
         Status.FAILURE if only_way else Status.WARNING,
         f"by signed addresses of the block store: {error}",
         remedy,
@@ -268,14 +239,15 @@ def _unreachable(subject: Subject, error: ServiceError, *, through: bool) -> Fin
 
 async def _moved(subject: Subject, target: Target, route: str) -> str:
     """How long a file took on a route, both ways."""
-    connection = replace(configured(subject), route=route)
+    connection = replace(subject.lakefs_connection, route=route)
     monotonic, content = subject.clock.monotonic, secrets.token_bytes(ROUTE_BYTES)
+    name, _ = canary_branches(subject.identities.new_execution_id())
     with TemporaryDirectory(prefix="perago-doctor-") as directory:
         up, down = Path(directory) / "up", Path(directory) / "down"
         up.write_bytes(content)
         async with (
-            lakefs_of(subject, connection) as lakefs,
-            scratch(subject, lakefs, target) as (name, _),
+            subject.lakefs(connection) as lakefs,
+            removed_afterwards(lakefs.branches, target.repository, name),
         ):
             transport = lakefs.transport(subject.concurrency)
             await lakefs.branches.create(target.repository, name, target.head, hidden=True)
@@ -290,7 +262,15 @@ async def _moved(subject: Subject, target: Target, route: str) -> str:
     return f"{way}: 5 MiB up in {sent - began:.2f} s, down in {ended - sent:.2f} s"
 
 
-RIGHTS_CHECKS = (Check(RIGHTS, rights, needs=(REPOSITORY, KEY), server="lakefs"),)
-ROUTE_CHECKS = (
-    Check(ROUTES, routes, needs=(REPOSITORY, RIGHTS), seconds=ROUTE_SECONDS, server="lakefs"),
+# From what everything there needs to what one publication needs.
+LAKEFS_CHECKS = (
+    # Three tries where the first one fails: as it is, without the proxy, without the path.
+    Check(of_lakefs.ADDRESS, of_lakefs.address, seconds=4 * ANSWER_SECONDS, server="lakefs"),
+    Check(KEY, of_lakefs.key, (of_lakefs.ADDRESS,), server="lakefs"),
+    Check(of_lakefs.CLOCKS, of_lakefs.clocks, (of_lakefs.ADDRESS,), server="lakefs"),
+    Check(REPOSITORY, of_lakefs.repository, (KEY,), server="lakefs"),
+    Check(RIGHTS, rights, (REPOSITORY, KEY), server="lakefs"),
+    Check(of_lakefs.FENCE, of_lakefs.fence, (REPOSITORY, RIGHTS), FENCE_SECONDS, server="lakefs"),
+    Check(of_lakefs.BRANCH, of_lakefs.branch, (REPOSITORY,), server="lakefs"),
+    Check(ROUTES, routes, (REPOSITORY, RIGHTS), ROUTE_SECONDS, server="lakefs"),
 )

@@ -4,11 +4,11 @@ Only the newest commits are drawn, because a picture of thousands is neither dra
 left out is counted. Every value is escaped. Knows no server and no page.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from html import escape
 
-from perago.app.page.model import BranchView, CommitView, RepositoryView, as_it_is
+from perago.app.page.model import BranchView, CommitView, RepositoryView
 from perago.domain.names import RUN_BRANCH_PREFIX
 
 # Pixels: between commits, beside a target, between rows, of a dot, and the margins.
@@ -29,15 +29,17 @@ class Drawing:
     omitted: int
 
 
-def branch_graph(repository: RepositoryView, masked: Callable[[str], str] = as_it_is) -> Drawing:
-    """One repository; `masked` takes secrets out of messages before they are cut."""
+def branch_graph(repository: RepositoryView) -> Drawing:
+    """One repository."""
     branches, omitted = _newest(repository.branches)
-    layout = _Layout(branches)
+    runs = _runs(branches)
+    points = _points(
+        sorted(branches, key=lambda each: (not each.is_target, each not in runs)), runs
+    )
     commits = {each.id: each for branch in branches for each in reversed(branch.commits)}
-    points = layout.points
     width = max((x for x, _ in points.values()), default=0) + LEFT + RADIUS
     height = max((y for _, y in points.values()), default=0) + ROW // 2
-    body = [*_edges(commits, points), *_dots(commits, points, masked), *_run_labels(layout)]
+    body = [*_edges(commits, points), *_dots(commits, points), *_run_labels(branches, runs, points)]
     size = f'width="{width}" height="{height}" viewBox="0 0 {width} {height}"'
     svg = f'<svg class="graph" role="group" aria-label="commits" {size}>{"".join(body)}</svg>'
     return Drawing(svg, omitted + repository.omitted)
@@ -86,68 +88,58 @@ def _without_others(commits: Sequence[CommitView]) -> list[CommitView]:
     return kept
 
 
-@dataclass(slots=True)
-class _Layout:
+def _points(branches: Sequence[BranchView], runs: Sequence[BranchView]) -> dict[str, Point]:
     """Where each commit stands: targets in rows of their own, each commit right of its parents.
 
     Runs come right below the targets: the decisions of their tasks have the same commits, which
     would else be drawn in the rows of these. A commit that only was staged is half a step aside, in
     the first row where nothing is near it: a row for each would make a long workflow a staircase.
     """
+    wide = [each for each in branches if each.is_target or each in runs]
+    across = _across(branches, wide)
+    points: dict[str, Point] = {}
+    rows: list[list[int]] = []
+    wide_rows = 0
+    for branch in branches:
+        news = [each.id for each in branch.commits if each.id not in points]
+        if not news:
+            continue
+        columns = [across[name] for name in news]
+        number = len(rows)
+        if branch in wide:
+            wide_rows = number + 1
+        else:
+            free = (n for n in range(wide_rows, number) if _is_free(rows[n], columns))
+            number = next(free, number)
+        if number == len(rows):
+            rows.append([])
+        rows[number] += columns
+        points |= {name: (across[name], TOP + ROW * number) for name in news}
+    return points
 
-    branches: Sequence[BranchView]
-    points: dict[str, Point] = field(default_factory=dict[str, Point])
-    runs: list[BranchView] = field(default_factory=list[BranchView])
 
-    def __post_init__(self) -> None:
-        self.runs = _runs(self.branches)
-        branches = sorted(self.branches, key=self._order)
-        across = self._across(branches)
-        rows: list[list[int]] = []
-        wide_rows = 0
-        for branch in branches:
-            news = [each.id for each in branch.commits if each.id not in self.points]
-            columns = [across[name] for name in news]
-            if not news:
-                continue
-            number = len(rows)
-            if self._is_wide(branch):
-                wide_rows = number + 1
-            else:
-                free = (n for n in range(wide_rows, number) if _is_free(rows[n], columns))
-                number = next(free, number)
-            if number == len(rows):
-                rows.append([])
-            rows[number] += columns
-            self.points |= {name: (across[name], TOP + ROW * number) for name in news}
-
-    def _order(self, branch: BranchView) -> tuple[bool, bool]:
-        return (not branch.is_target, branch not in self.runs)
-
-    def _is_wide(self, branch: BranchView) -> bool:
-        return branch.is_target or branch in self.runs
-
-    def _across(self, branches: Sequence[BranchView]) -> dict[str, int]:
-        """How far to the right each commit stands."""
-        steps: dict[str, int] = {}
-        parents: dict[str, tuple[str, ...]] = {}
-        for branch in branches:
-            for commit in reversed(branch.commits):
-                # The first branch counts: the commits of a run are those of a decision as well.
-                steps.setdefault(commit.id, STEP if self._is_wide(branch) else ASIDE)
-                parents[commit.id] = commit.parents
-        across: dict[str, int] = {}
-        left = list(steps)
-        while left:  # without recursion, because a history is longer than a stack is deep
-            name = left[-1]
-            known = [parent for parent in parents[name] if parent in steps]
-            missing = [parent for parent in known if parent not in across]
-            if missing:
-                left += missing
-                continue
-            across[name] = max((across[parent] + steps[name] for parent in known), default=LEFT)
-            left.pop()
-        return across
+def _across(branches: Sequence[BranchView], wide: Sequence[BranchView]) -> dict[str, int]:
+    """How far to the right each commit stands."""
+    steps: dict[str, int] = {}
+    parents: dict[str, tuple[str, ...]] = {}
+    for branch in branches:
+        step = STEP if branch in wide else ASIDE
+        for commit in reversed(branch.commits):
+            # The first branch counts: the commits of a run are those of a decision as well.
+            steps.setdefault(commit.id, step)
+            parents[commit.id] = commit.parents
+    across: dict[str, int] = {}
+    left = list(steps)
+    while left:  # without recursion, because a history is longer than a stack is deep
+        name = left[-1]
+        known = [parent for parent in parents[name] if parent in steps]
+        missing = [parent for parent in known if parent not in across]
+        if missing:
+            left += missing
+            continue
+        across[name] = max((across[parent] + steps[name] for parent in known), default=LEFT)
+        left.pop()
+    return across
 
 
 def _is_free(taken: Sequence[int], columns: Sequence[int]) -> bool:
@@ -165,10 +157,7 @@ def _runs(branches: Sequence[BranchView]) -> list[BranchView]:
 
     By then its branch is gone, and the decision of finish still leads to its commits.
     """
-    targets = [each for each in branches if each.is_target]
-    merged = {
-        parent for each in targets for commit in each.commits for parent in commit.parents[1:]
-    }
+    merged = _merged(each for each in branches if each.is_target)
     return [
         each
         for each in branches
@@ -182,10 +171,12 @@ def _merged(branches: Iterable[BranchView]) -> set[str]:
     return {parent for each in branches for commit in each.commits for parent in commit.parents[1:]}
 
 
-def _run_labels(layout: _Layout) -> Iterator[str]:
-    merged = _merged(layout.branches)
-    for each in layout.runs:
-        drawn = [layout.points[commit.id] for commit in each.commits]
+def _run_labels(
+    branches: Sequence[BranchView], runs: Sequence[BranchView], points: dict[str, Point]
+) -> Iterator[str]:
+    merged = _merged(branches)
+    for each in runs:
+        drawn = [points[commit.id] for commit in each.commits]
         lowest = max((y for _, y in drawn), default=TOP)
         if lowest > TOP:
             x = min(x for x, y in drawn if y == lowest)
@@ -208,19 +199,17 @@ def _line(start: Point, end: Point, kind: str) -> str:
     return f'<line class="{kind}" x1="{x1}" y1="{y1}" x2="{x2}" y2="{y2}"/>'
 
 
-def _dots(
-    commits: dict[str, CommitView], points: dict[str, Point], masked: Callable[[str], str]
-) -> Iterator[str]:
+def _dots(commits: dict[str, CommitView], points: dict[str, Point]) -> Iterator[str]:
     for name, commit in commits.items():
         x, y = points[name]
-        said = masked(commit.label or commit.message)
-        title = masked(" ".join([name, commit.kind, said, *commit.tags]))
+        said = commit.label or commit.message
+        title = " ".join([name, commit.kind, said, *commit.tags])
         ring = (
             f'<circle class="decision" cx="{x}" cy="{y}" r="{RADIUS + 4}"/>'
             if commit.is_decided
             else ""
         )
-        kind = escape(masked(commit.kind), quote=True)
+        kind = escape(commit.kind, quote=True)
         yield (
             f'<g class="commit {kind}" data-commit="{escape(name, quote=True)}">'
             f"<title>{escape(title)}</title>{ring}"

@@ -7,14 +7,14 @@ asks again for `/page.json` and gets 304 while nothing has changed. Nothing here
 import json
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from html import escape
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.resources import files
 
 from perago.app.page.commit_graph import branch_graph
-from perago.app.page.model import PageView, as_it_is, page_document
+from perago.app.page.model import PageView, page_document
 
 LOOPBACK = "127.0.0.1"  # the page shows what is in repositories and asks for no password
 # A web page elsewhere can have its own name point at 127.0.0.1; its requests carry that name.
@@ -34,10 +34,9 @@ HEADERS = {
 
 @dataclass(slots=True)
 class Shown:
-    """What the page shows now. `masked` takes secrets out of what is sent."""
+    """What the page shows now."""
 
     page: PageView
-    masked: Callable[[str], str] = as_it_is
     version: int = 0
     _body: str = field(default="", init=False)
 
@@ -54,19 +53,12 @@ class Shown:
     def body(self) -> str:
         """The document with its pictures; written once, however many browsers ask."""
         if not self._body:
-            self._body = json.dumps(_payload(self.page, self.masked))
+            graphs = [
+                [asdict(branch_graph(each)) for each in scene.repositories]
+                for scene in self.page.scenes
+            ]
+            self._body = json.dumps({"page": page_document(self.page), "graphs": graphs})
         return self._body
-
-
-def _payload(page: PageView, masked: Callable[[str], str]) -> dict[str, object]:
-    graphs = [[branch_graph(each, masked) for each in scene.repositories] for scene in page.scenes]
-    return {
-        "page": page_document(page, masked),
-        "graphs": [
-            [{"svg": drawing.svg, "omitted": drawing.omitted} for drawing in drawings]
-            for drawings in graphs
-        ],
-    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +76,7 @@ def answer(shown: Shown, path: str, host: str, port: int, if_none_match: str = "
     if host not in {f"{name}:{port}" for name in HOST_NAMES}:
         return Answer(HTTPStatus.MISDIRECTED_REQUEST, TEXT, "this page is served to loopback only")
     parts: dict[str, Callable[[], Answer]] = {
-        "/": lambda: Answer(HTTPStatus.OK, HTML, page_html(shown.masked(shown.page.title))),
+        "/": lambda: Answer(HTTPStatus.OK, HTML, page_html(shown.page.title)),
         "/page.json": lambda: _page_json(shown, if_none_match),
         "/page.css": lambda: Answer(HTTPStatus.OK, "text/css", _resource("page.css")),
         "/page.js": lambda: Answer(HTTPStatus.OK, "text/javascript", _resource("page.js")),

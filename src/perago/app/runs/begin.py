@@ -3,14 +3,18 @@
 Each step is put if absent or looked at before, so a retry goes on where its predecessor ended.
 """
 
-from perago.app.attempt.choose_target import find_chain, prove, put_mark
+from typing import Annotated
+
+from pydantic import BaseModel, Field
+
+from perago.app.attempt.choose_target import find_chain, prove, put_mark, require_level
 from perago.app.attempt.complete import check_attempt
 from perago.app.attempt.context import Attempt, AttemptPorts
 from perago.app.attempt.patience import LAKEFS
 from perago.app.authoring.task_definition import TaskDefinition
-from perago.app.runs.models import BeginParams, BeginResult, RunReference, workspace_at
-from perago.domain.errors import FenceNotTrustedError, RunRefusedError
-from perago.domain.logical_execution import (
+from perago.app.authoring.workspace_spec import WorkspaceOutput
+from perago.domain.errors import RunRefusedError
+from perago.domain.lakefs import (
     BranchName,
     CommitId,
     CommitRecord,
@@ -18,11 +22,63 @@ from perago.domain.logical_execution import (
     TagName,
     WorkspaceReference,
 )
-from perago.domain.policy import Level, PolicyRefusal, PolicySetting, choose_level
-from perago.domain.run import Run, base_tag, run_branch, run_key
-from perago.domain.settled import FIRST_PARENT_COMMITS_MAX, start_anew
+from perago.domain.policy import Level, PolicySetting
+from perago.domain.run import KEY_PATTERN, Run, RunKey, base_tag, run_branch, run_key, start_anew
+from perago.domain.settled import FIRST_PARENT_COMMITS_MAX
 from perago.ports.errors import BranchExistsError
 from perago.ports.workspace import Phase
+
+_Name = Annotated[str, Field(min_length=1)]
+
+
+class BeginParams(BaseModel):
+    """The target of a run, and the commit to start from if it is not the head."""
+
+    repository: _Name
+    branch: _Name
+    ref: _Name | None = None
+
+
+class RunReference(BaseModel):
+    """A run that has begun, as finish needs it."""
+
+    repository: _Name
+    branch: _Name
+    run_branch: _Name
+    base: _Name
+    key: Annotated[str, Field(pattern=KEY_PATTERN)]
+
+    @classmethod
+    def of(cls, run: Run) -> "RunReference":
+        """The reference of a run."""
+        return cls(
+            repository=run.repository,
+            branch=run.branch,
+            run_branch=run.run_branch,
+            base=run.base,
+            key=run.key,
+        )
+
+    def as_value(self) -> Run:
+        """The plain value the core works with."""
+        return Run(
+            RepositoryId(self.repository),
+            BranchName(self.branch),
+            CommitId(self.base),
+            RunKey(self.key),
+        )
+
+
+class BeginResult(BaseModel):
+    """The workspace of the first task of the run, and what finish needs."""
+
+    workspace: WorkspaceOutput
+    run: RunReference
+
+
+def workspace_at(repository: str, branch: str, ref: str) -> WorkspaceOutput:
+    """A workspace at a commit."""
+    return WorkspaceOutput(repository=repository, branch=branch, ref_type="commit", ref=ref)
 
 
 async def begin(ports: AttemptPorts, attempt: Attempt, params: BeginParams) -> BeginResult:
@@ -79,12 +135,9 @@ async def require_fence(
     ports: AttemptPorts, repository: RepositoryId, branch: BranchName, commit: CommitId
 ) -> None:
     """Raise FenceNotTrustedError unless the fence of a commit is one of ours and works."""
-    file = await ports.lakefs.trust.file(repository, commit)
-    fence = await prove(ports, WorkspaceReference(repository, branch, commit), file)
-    choice = choose_level(PolicySetting.SETTLED, fence, decision_found=False)
-    if isinstance(choice, PolicyRefusal):
-        text = choice.on(repository, branch)
-        raise FenceNotTrustedError(text, code=choice.code, terminal=choice.terminal)
+    target = WorkspaceReference(repository, branch, commit)
+    fence = await prove(ports, target, await ports.lakefs.trust.file(repository, commit))
+    require_level(PolicySetting.SETTLED, fence, target, decided=False)
 
 
 async def put_if_absent(

@@ -9,6 +9,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import assert_never, final
 
+from pydantic import BaseModel
+
 from perago.app.attempt.choose_target import find_chain
 from perago.app.attempt.complete import check_attempt
 from perago.app.attempt.context import Attempt, AttemptPorts
@@ -20,20 +22,16 @@ from perago.app.attempt.publish import (
     publish_in_rounds,
 )
 from perago.app.authoring.task_definition import TaskDefinition
-from perago.app.runs.begin import put_if_absent, require_fence
-from perago.app.runs.merge import Merge, merge_run
-from perago.app.runs.models import FinishParams, FinishResult, workspace_at
-from perago.app.runs.rebase import find_touched, rebase_run
+from perago.app.authoring.workspace_spec import WorkspaceInput, WorkspaceOutput
+from perago.app.runs.begin import RunReference, put_if_absent, require_fence, workspace_at
+from perago.app.runs.merge import Merge, find_touched, merge_run, rebase_run
 from perago.domain import errors
-from perago.domain import finish as rules
+from perago.domain import run as rules
 from perago.domain.commit_metadata import CONFIRM, PublicationIdentity, commit_message
+from perago.domain.lakefs import CommitId, CommitRecord, TagName, WorkspaceReference
 from perago.domain.logical_execution import (
-    CommitId,
-    CommitRecord,
     ExecutionInput,
     LogicalExecutionKey,
-    TagName,
-    WorkspaceReference,
     decision_tag,
     execution_key,
 )
@@ -44,6 +42,21 @@ from perago.domain.run import Run, base_tag
 from perago.domain.settled import FIRST_PARENT_COMMITS_MAX, LookAgain
 from perago.ports.errors import BranchMissingError
 from perago.ports.workspace import Phase
+
+
+class FinishParams(BaseModel):
+    """The run, the output of its last task, and how to publish it."""
+
+    run: RunReference
+    workspace: WorkspaceInput
+    on_moved: rules.OnMoved = rules.OnMoved.REFUSE
+    history: rules.History = rules.History.MERGE
+
+
+class FinishResult(BaseModel):
+    """The target with the run on it."""
+
+    workspace: WorkspaceOutput
 
 
 async def finish(ports: AttemptPorts, attempt: Attempt, params: FinishParams) -> FinishResult:
@@ -87,7 +100,7 @@ async def _look_at_run(
     target = WorkspaceReference(repository, run.branch, ref)
     record = await lakefs.known.check(target, ports.concurrency, writes=True)
     chain = await find_chain(ports, attempt.row, repository, record)
-    given = ExecutionInput(target, ROOT_PREFIX, attempt.record.input_data["params"])
+    given = ExecutionInput(target, ROOT_PREFIX, attempt.params)
     key = execution_key(attempt.row, chain, given)
     decided, base, walk = await ports.concurrency.together3(
         lakefs.tags.read(repository, decision_tag(key)),
@@ -97,7 +110,7 @@ async def _look_at_run(
         ),
     )
     # The tag is gone when garbage collection or `perago abandon` has removed the run. That is no
-    # mistake in the input, and the table of `domain/finish.py` says what follows.
+    # mistake in the input, and the table of `domain/run.py` says what follows.
     if base not in {run.base, None} or not walk.reached:
         text = f"run {run.key} began at {base}, and the input names base {run.base} and {ref}"
         raise _foreign_input(text)
@@ -171,10 +184,10 @@ class _Finishing:
     async def _decide(self) -> rules.FinishDecision:
         """By the table; what both sides have changed is read only where the table needs it."""
         facts = await self._read_facts()
-        decision = rules.decide(facts)
+        decision = rules.decide_finish(facts)
         if isinstance(decision, rules.RebaseRun):
             touched = await find_touched(self.ports, self.run, self.head.commit, decision.head)
-            return rules.decide(replace(facts, touched=touched))
+            return rules.decide_finish(replace(facts, touched=touched))
         return decision
 
     async def _read_facts(self) -> rules.FinishFacts:

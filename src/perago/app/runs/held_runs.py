@@ -1,26 +1,38 @@
-"""Runs that have begun and are not published: which there are, and removing one.
+"""Runs that have begun and are not published: which there are, removing one, and their changes.
 
 lakeFS has the run branch and the tag on its base, Conductor has the workflow. Each tells as much
 as it knows: a run whose workflow Conductor has forgotten is still a run.
+
+`find_held` and `find_published` find what `perago diff` compares: the changes of a run stand on its
+run branch until it is finished, those of one attempt on its staging branch until they are
+published. They are compared with the commit that the run or the attempt started from.
 """
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import cast
 
 from perago.app.runs.begin import BEGIN_TASK
-from perago.domain.attempt import WorkflowStatus
+from perago.app.runs.finish import FINISH_TASK, FinishResult
+from perago.domain.attempt import AttemptStatus, WorkflowStatus
+from perago.domain.commit_metadata import INPUT_REF
 from perago.domain.errors import PeragoError, SeveralRunsError
-from perago.domain.logical_execution import BranchName, CommitId, RepositoryId, workflow_segment
-from perago.domain.names import RUN_BRANCH_PREFIX
+from perago.domain.lakefs import BranchName, CommitId, RepositoryId
+from perago.domain.names import (
+    RUN_BRANCH_PREFIX,
+    STAGING_BRANCH_PREFIX,
+    is_execution_id,
+    is_private_branch,
+    workflow_segment,
+)
 from perago.domain.run import RunKey, base_tag, key_of_run, run_branch, workflow_of_run
 from perago.domain.settled import FIRST_PARENT_COMMITS_MAX
 from perago.ports.asking import pages
 from perago.ports.conductor import WorkflowRecord, Workflows
 from perago.ports.errors import BranchMissingError
 from perago.ports.installations import LakeFSInstallation
-from perago.ports.lakefs import BranchPage
 
 
 class RunIsOpenError(PeragoError, RuntimeError):
@@ -55,13 +67,8 @@ async def held_runs(
     lakefs: LakeFSInstallation, repository: RepositoryId
 ) -> AsyncGenerator[HeldRun]:
     """Every run of a repository, in order of their workflows, as far as lakeFS knows it."""
-
-    async def ask(after: str) -> BranchPage:
-        return await lakefs.branches.list_page(
-            repository, RUN_BRANCH_PREFIX, after, show_hidden=True
-        )
-
-    async for page in pages(ask):
+    listing = partial(lakefs.branches.list_page, repository, RUN_BRANCH_PREFIX, show_hidden=True)
+    async for page in pages(listing):
         for name, head in zip(page.names, page.heads, strict=True):
             key = key_of_run(name)
             if key is not None:  # another tool may use the prefix for branches of its own
@@ -92,15 +99,16 @@ async def with_workflow(workflows: Workflows, run: HeldRun) -> HeldRun:
 def _target_of(workflow: WorkflowRecord, key: RunKey) -> str | None:
     """The target branch, as the task that began the run put it out."""
     for attempt in workflow.attempts:
-        result = attempt.output_data.get("result")
-        if attempt.snapshot.task_type != BEGIN_TASK.name or not isinstance(result, Mapping):
-            continue
-        run = cast("Mapping[str, object]", result).get("run")
-        if isinstance(run, Mapping):
-            named = cast("Mapping[str, object]", run)
-            if named.get("key") == key:
-                return str(named.get("branch"))
+        run = _run_in(attempt.output_data.get("result"))
+        if attempt.snapshot.task_type == BEGIN_TASK.name and run.get("key") == key:
+            return str(run.get("branch"))
     return None
+
+
+def _run_in(given: object) -> Mapping[str, object]:
+    """The `run` that begin puts out and finish is given; empty where there is none."""
+    run = cast("Mapping[str, object]", given).get("run") if isinstance(given, Mapping) else None
+    return cast("Mapping[str, object]", run) if isinstance(run, Mapping) else {}
 
 
 async def find_run(
@@ -167,3 +175,87 @@ async def abandon_run(
     await lakefs.branches.delete(repository, branch)
     await lakefs.tags.delete(repository, tag)
     return [branch, tag]
+
+
+@dataclass(frozen=True, slots=True)
+class HeldChanges:
+    """A private branch with changes: its head, and the commit that they are compared with."""
+
+    repository: RepositoryId
+    branch: BranchName
+    base: CommitId
+    head: CommitId
+    is_published: bool = False
+    """Whether it is what the branch of a target has of a run that finish has published."""
+
+
+async def find_published(
+    lakefs: LakeFSInstallation, workflows: Workflows, name: str
+) -> HeldChanges | None:
+    """Find the commit that published a run, by its key, its branch or its workflow.
+
+    Conductor tells it, because the run branch is gone and lakeFS would have to be searched.
+    """
+    key = key_of_run(name) or key_of_run(f"{RUN_BRANCH_PREFIX}{name}")
+    workflow = await workflows.read(name if key is None else workflow_of_run(key))
+    rows = () if workflow is None else workflow.attempts
+    finished = [
+        row.output_data
+        for row in rows
+        if row.snapshot.task_type == FINISH_TASK.name
+        and row.snapshot.status is AttemptStatus.COMPLETED
+        and (key is None or _run_in(row.input_data.get("params")).get("key") == key)
+    ]
+    if not finished:
+        return None
+    target = FinishResult.model_validate(finished[-1]["result"]).workspace
+    repository, head = RepositoryId(target.repository), CommitId(target.ref)
+    record = await lakefs.commits.read(repository, head)
+    return HeldChanges(
+        repository, BranchName(target.branch), record.parents[0], head, is_published=True
+    )
+
+
+async def find_held(
+    lakefs: LakeFSInstallation, name: str, repositories: Sequence[RepositoryId]
+) -> HeldChanges | None:
+    """Find the private branch that `name` means.
+
+    It is the name of a branch, the key of a run, the workflow of the only run it has, or the id of
+    an execution.
+    """
+    run = await find_run(lakefs, name, repositories)
+    if run is not None:
+        repository, key, head_of_run = run
+        base_of_run = await lakefs.tags.read(repository, base_tag(key))
+        # gc or `perago abandon` is removing the run: the tag goes last.
+        if base_of_run is None:
+            return None
+        return HeldChanges(repository, run_branch(key), base_of_run, head_of_run)
+    for repository in repositories:
+        branch = await _branch(lakefs, repository, name)
+        if branch is None:
+            continue
+        try:
+            head = await lakefs.branches.head(repository, branch)
+        except BranchMissingError:  # of another repository, or removed since it was listed
+            continue
+        # A staged commit says what it was made from. Before it is made the branch has no changes.
+        base = CommitId(head.metadata.get(INPUT_REF, head.commit))
+        return HeldChanges(repository, branch, base, head.commit)
+    return None
+
+
+async def _branch(
+    lakefs: LakeFSInstallation, repository: RepositoryId, name: str
+) -> BranchName | None:
+    if is_private_branch(name):
+        return BranchName(name)
+    if not is_execution_id(name):
+        return None
+    staging = partial(lakefs.branches.list_page, repository, STAGING_BRANCH_PREFIX)
+    async for page in pages(partial(staging, show_hidden=True)):
+        for branch in page.names:
+            if branch.endswith(name):
+                return branch
+    return None

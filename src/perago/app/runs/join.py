@@ -1,9 +1,9 @@
 """`perago.join`: of the workspaces of joined tasks the one whose history contains all others.
 
-The rule is the domain's; this reads the histories that the rule is told of.
+`join_workspaces` is the rule: it gets the histories, and asks no server.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Annotated, cast
 
 from pydantic import BaseModel, Field, field_validator
@@ -12,8 +12,7 @@ from perago.app.attempt.context import Attempt, AttemptPorts
 from perago.app.authoring.task_definition import TaskDefinition
 from perago.app.authoring.workspace_spec import WorkspaceInput
 from perago.domain.errors import BodyFailedError
-from perago.domain.join_workspaces import JoinRefused, join_workspaces
-from perago.domain.logical_execution import CommitId, RepositoryId, WorkspaceReference
+from perago.domain.lakefs import CommitId, RepositoryId, WorkspaceReference
 from perago.ports.lakefs import Commits
 
 # More is refused with a text, before anything is asked: each workspace may cost one walk, so the
@@ -60,10 +59,9 @@ async def join(ports: AttemptPorts, attempt: Attempt, params: JoinParams) -> Joi
     workspaces = [each.as_value() for each in params.workspaces]
     histories = await _read_histories(ports.lakefs.commits, workspaces)
     verdict = join_workspaces(workspaces, histories)
-    if isinstance(verdict, JoinRefused):
-        raise BodyFailedError(verdict.reason)
-    chosen = next(each for each in params.workspaces if each.as_value() == verdict.workspace)
-    return JoinResult(workspace=chosen)
+    if isinstance(verdict, str):
+        raise BodyFailedError(verdict)
+    return JoinResult(workspace=params.workspaces[workspaces.index(verdict)])
 
 
 JOIN_TASK = TaskDefinition(
@@ -115,3 +113,35 @@ async def _walk(
 ) -> set[CommitId]:
     walk = await commits.first_parents(repository, start, goal, commits_max=COMMITS_MAX)
     return {commit.commit for commit in walk.commits}
+
+
+def join_workspaces(
+    workspaces: Sequence[WorkspaceReference],
+    histories: Mapping[CommitId, Collection[CommitId]],
+) -> WorkspaceReference | str:
+    """Pick the workspace that contains all others, or say what was found on both sides.
+
+    `histories` names for each ref the refs that its history contains; a ref contains itself.
+    """
+    first = workspaces[0]
+    for other in workspaces:
+        if (other.repository, other.branch) != (first.repository, first.branch):
+            return f"{_named(first)} and {_named(other)} are different branches"
+    refs = tuple(dict.fromkeys(workspace.ref for workspace in workspaces))
+    best, held = first, frozenset[CommitId]()
+    for workspace in workspaces:
+        contained = frozenset(histories.get(workspace.ref, ())) | {workspace.ref}
+        if contained.issuperset(refs):
+            return workspace
+        if len(contained.intersection(refs)) > len(held):
+            best, held = workspace, contained.intersection(refs)
+    inside = ", ".join(ref for ref in refs if ref in held)
+    outside = ", ".join(ref for ref in refs if ref not in held)
+    return (
+        f"no workspace of {_named(first)} contains all others: "
+        f"{best.ref} contains [{inside}] and lacks [{outside}]"
+    )
+
+
+def _named(workspace: WorkspaceReference) -> str:
+    return f"{workspace.repository}/{workspace.branch}"

@@ -1,21 +1,15 @@
 """Where settings come from: flags, environment, `.env`, `[tool.perago]`, lakectl's own file.
 
 A layer maps names to texts; the first layer that has a name wins. What a text means is decided by
-the setting it is for (`parsing`). `LayeredSettings` builds frozen settings from layers and
-remembers where each value came from, for `perago config`.
+the setting it is for (`parsing`).
 """
 
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self, cast
+from typing import Any, cast
 
-from pydantic import PrivateAttr, ValidationError
-from pydantic.fields import FieldInfo
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
-
-from perago.app.settings.parsing import Variable, value_text
 from perago.domain.errors import RuntimeConfigError
 
 FLAGS, ENVIRONMENT, DOTENV = "flag", "environment", ".env"
@@ -46,10 +40,11 @@ class Layer:
 
 @dataclass(frozen=True)
 class Found:
-    """A value and where it was found."""
+    """A value and where it was found; with `is_file` it is the path of the file that holds it."""
 
     origin: str
     value: object
+    is_file: bool = False
 
 
 def find(layers: Sequence[Layer], name: str, *, secret: bool) -> Found | None:
@@ -64,12 +59,23 @@ def find(layers: Sequence[Layer], name: str, *, secret: bool) -> Found | None:
                 return Found(origin, layer.values[spelling])
         path = layer.values.get(name + FILE_SUFFIX) if secret else None
         if path:
-            return Found(f"{layer.origin}: {name}{FILE_SUFFIX}", _secret(str(path), name))
+            return Found(f"{layer.origin}: {name}{FILE_SUFFIX}", path, is_file=True)
     return None
 
 
+def read_secret(path: str, name: str) -> str:
+    """Return what the file of a secret has, which must be something."""
+    try:
+        secret = Path(path).read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        text = f"{name}{FILE_SUFFIX} cannot be read: {error}"
+        raise RuntimeConfigError(text, code="PRG-C006") from error
+    if not secret:
+        raise RuntimeConfigError(f"{name}{FILE_SUFFIX} is empty: {path}", code="PRG-C006")
+    return secret
+
+
 def standard_layers(
-    *,
     flags: Mapping[str, object],
     process_env: Mapping[str, str],
     cwd: Path,
@@ -198,127 +204,3 @@ def _read_lakectl(path: Path) -> dict[str, object]:
 
 def _mapping(value: object) -> Mapping[str, Any]:
     return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
-
-
-def _secret(path: str, name: str) -> str:
-    try:
-        secret = Path(path).read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise RuntimeConfigError(
-            f"{name}{FILE_SUFFIX} cannot be read: {error}", code="PRG-C006"
-        ) from error
-    if not secret:
-        raise RuntimeConfigError(f"{name}{FILE_SUFFIX} is empty: {path}", code="PRG-C006")
-    return secret
-
-
-DEFAULT = "default"
-_LAYERS = "layers"  # no setting: how `of` hands the layers to pydantic-settings
-
-
-@dataclass(frozen=True)
-class ShownSetting:
-    """One setting as it may be shown: a text, masked where it is secret, and its origin."""
-
-    variable: Variable
-    text: str
-    origin: str
-
-
-class LayeredSettings(BaseSettings):
-    """Frozen values with origins; an invalid text is refused by its own error."""
-
-    model_config = SettingsConfigDict(
-        frozen=True, extra="forbid", validate_default=True, hide_input_in_errors=True
-    )
-
-    _layers: Sequence[Layer] = PrivateAttr(default=())
-
-    @classmethod
-    def of(cls, layers: Sequence[Layer]) -> Self:
-        """Return the settings that these layers make, the strongest first."""
-        values: dict[str, Any] = {_LAYERS: layers}
-        try:
-            settings = cls(**values)
-        except ValidationError as error:
-            raise _first_refusal(error) from None  # the original carries the values
-        settings._layers = layers  # its own
-        return settings
-
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,
-        file_secret_settings: PydanticBaseSettingsSource,
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Take values from our layers only, so that each has an origin."""
-        del env_settings, dotenv_settings, file_secret_settings
-        return (_LayeredSource(settings_cls, init_settings().get(_LAYERS, ())),)
-
-    def shown(self) -> Iterator[ShownSetting]:
-        """Every setting, in order."""
-        for field, variable in variables(type(self)):
-            value = getattr(self, field)
-            found = _value(self._layers, variable)
-            origin = found.origin if found else DEFAULT
-            yield ShownSetting(variable, value_text(variable, value), origin)
-
-
-def variables(settings: type[BaseSettings]) -> Iterator[tuple[str, Variable]]:
-    """Each field of the settings with its variable, in order."""
-    for field, info in settings.model_fields.items():
-        for each in info.metadata:
-            if isinstance(each, Variable):
-                yield field, each
-
-
-def as_found(settings: type[BaseSettings], layers: Sequence[Layer]) -> Iterator[ShownSetting]:
-    """Each setting as its layer has it; nothing is read, so that nothing can be refused."""
-    for field, variable in variables(settings):
-        found = _value(layers, variable)
-        if found is None:
-            default = value_text(variable, settings.model_fields[field].default)
-            yield ShownSetting(variable, default, DEFAULT)
-        else:
-            yield ShownSetting(variable, value_text(variable, found.value), found.origin)
-
-
-class _LayeredSource(PydanticBaseSettingsSource):
-    """Hands pydantic the strongest value of each setting."""
-
-    def __init__(self, settings_cls: type[BaseSettings], layers: Sequence[Layer]) -> None:
-        super().__init__(settings_cls)
-        self._layers = layers
-
-    def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:
-        """Look one field up."""
-        variable = next(each for each in field.metadata if isinstance(each, Variable))
-        found = _value(self._layers, variable)
-        return (found.value if found else None), field_name, False
-
-    def __call__(self) -> dict[str, Any]:
-        """Return the values that are set, by field."""
-        return {
-            field: self.get_field_value(info, field)[0]
-            for field, info in self.settings_cls.model_fields.items()
-            if self.get_field_value(info, field)[0] is not None
-        }
-
-
-def _value(layers: Sequence[Layer], variable: Variable) -> Found | None:
-    found = find(layers, variable.name, secret=variable.secret)
-    if found is None:
-        return None
-    is_blank = isinstance(found.value, str) and not found.value.strip()
-    return None if is_blank and variable.blank_is_unset else found
-
-
-def _first_refusal(error: ValidationError) -> RuntimeConfigError:
-    first = error.errors(include_url=False, include_input=False)[0]
-    cause = first.get("ctx", {}).get("error")
-    if isinstance(cause, RuntimeConfigError):
-        return cause
-    return RuntimeConfigError(f"{first['loc'][0]}: {first['msg']}", code="PRG-C002")

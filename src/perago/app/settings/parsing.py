@@ -1,26 +1,33 @@
 """Texts of settings as values and values as texts, with the error texts of the public 0.6.1.
 
-Each `parse_*` gets a text that is not blank and the name to blame. `Variable` is what a setting
-says of itself: its name, its parser, whether it is secret. `value_text` shows a value, masked where
-it is secret. Reads nothing itself.
+Each `parse_*` gets a text that is not blank and the name to blame. `read_by` lets a field of the
+settings be read by one of them. `value_text` shows a value, masked where it is secret.
 """
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from contextlib import suppress
 from datetime import timedelta
 from decimal import ROUND_CEILING, Decimal
-from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
-from pydantic import GetCoreSchemaHandler
-from pydantic_core import CoreSchema, core_schema
+from pydantic import BeforeValidator, ByteSize, ValidationInfo
 
 from perago.domain.errors import RuntimeConfigError
 
 Parsed = TypeVar("Parsed")
 Parse = Callable[[str, str], Parsed]
 
+# How variables begin whose names other programs gave. All others begin with PERAGO_.
+_OF_OTHERS = (
+    "conductor_server_",
+    "conductor_auth_",
+    "lakectl_",
+    "otel_",
+    "http_proxy",
+    "https_proxy",
+    "no_proxy",
+)
 # What examples write for a key. Sent to a server it gives a puzzling 401; refused here it names
 # itself.
 PLACEHOLDER = "replace-me"
@@ -40,6 +47,27 @@ _BOOLEANS = {
     **dict.fromkeys(("true", "1", "yes", "on"), True),
     **dict.fromkeys(("false", "0", "no", "off"), False),
 }
+MASK = "**********"  # one length for all, so that it says nothing of the secret
+# In a URL with user and password, such as a proxy's: shown with the user, without the password.
+_PASSWORD = re.compile(r"(?<=://)([^/@\s:]*):[^/@\s]*@")
+_SECONDS_OF_UNITS = {"d": 86400, "h": 3600, "m": 60}  # the largest first: it is tried in this order
+
+
+def variable_name(field: str) -> str:
+    """The environment variable of a field of the settings."""
+    name = field.upper()
+    return name if field.startswith(_OF_OTHERS) else f"PERAGO_{name}"
+
+
+def read_by(parse: Parse[Any]) -> BeforeValidator:
+    """Let a field read its text by a parser, which blames the field's variable."""
+
+    def read(value: object, info: ValidationInfo) -> object:
+        # For a default pydantic 2.12 names no field. No default is refused, so none is blamed.
+        name = variable_name(info.field_name or "default")
+        return parse(value, name) if isinstance(value, str) else value
+
+    return BeforeValidator(read)
 
 
 def parse_text(value: str, name: str) -> str:
@@ -48,18 +76,6 @@ def parse_text(value: str, name: str) -> str:
     if stripped == PLACEHOLDER:
         _refuse(f"{name} must be replaced with a real value", "PRG-C003")
     return stripped
-
-
-def parse_anything(value: str, name: str) -> str:
-    """A text that is judged only when it is used."""
-    del name
-    return value
-
-
-def parse_path(value: str, name: str) -> Path:
-    """A path; the empty text is the current directory."""
-    del name
-    return Path(value)
 
 
 def parse_size(value: str, name: str) -> int:
@@ -76,10 +92,10 @@ def parse_size(value: str, name: str) -> int:
 
 def parse_days(value: str, name: str) -> timedelta:
     """A whole number of days."""
-    found = _DAYS.fullmatch(value.strip())
-    if found is None:
+    days = _duration(value) if _DAYS.fullmatch(value.strip()) else None
+    if days is None:
         _refuse(f"{name} must be a positive day count such as '7d' or '30d'")
-    return timedelta(days=int(found[1]))
+    return days
 
 
 def parse_duration(value: str, name: str) -> timedelta:
@@ -100,23 +116,18 @@ def parse_time_to_live(value: str, name: str) -> timedelta:
 
 def parse_positive_integer(value: str, name: str) -> int:
     """A whole number above zero."""
-    if _INTEGER.fullmatch(value.strip()) is None:
-        _refuse(f"{name} must be a positive integer")
-    return _above_zero(int(value), name)
+    return _above_zero(_integer(value, f"{name} must be a positive integer"), name)
 
 
 def parse_count(value: str, name: str) -> int:
     """A whole number from zero."""
-    if _INTEGER.fullmatch(value.strip()) is None:
-        _refuse(f"{name} must be a whole number such as '0' or '16'")
-    return int(value)
+    return _integer(value, f"{name} must be a whole number such as '0' or '16'")
 
 
 def parse_milliseconds(value: str, name: str) -> int:
     """A whole number of milliseconds above zero."""
-    if _INTEGER.fullmatch(value.strip()) is None:
-        _refuse(f"{name} must be a positive integer number of milliseconds")
-    return _above_zero(int(value), name)
+    refusal = f"{name} must be a positive integer number of milliseconds"
+    return _above_zero(_integer(value, refusal), name)
 
 
 def parse_boolean(value: str, name: str) -> bool:
@@ -196,11 +207,33 @@ def one_of(*choices: str) -> Parse[str]:
     return parse
 
 
+def value_text(value: object, *, is_secret: bool) -> str:
+    """Return the text of a value; secrets are masked, what is not set is empty."""
+    match value:
+        case None:
+            return ""
+        case bool():
+            return "true" if value else "false"
+        case timedelta():
+            return _duration_text(value)
+        case ByteSize():
+            return _size_text(value)
+        case _:
+            return _PASSWORD.sub(rf"\1:{MASK}@", MASK if is_secret else str(value))
+
+
 def _duration(value: str) -> timedelta | None:
     found = _DURATION.fullmatch(value.strip())
-    if found is None:
-        return None
-    return timedelta(**{_DURATION_UNITS[found[2].lower()]: int(found[1])})
+    if found is not None:
+        with suppress(OverflowError):  # the clock has no number for so long a time
+            return timedelta(**{_DURATION_UNITS[found[2].lower()]: int(found[1])})
+    return None
+
+
+def _integer(value: str, refusal: str) -> int:
+    if _INTEGER.fullmatch(value.strip()) is None:
+        _refuse(refusal)
+    return int(value)
 
 
 def _above_zero(number: int, name: str) -> int:
@@ -213,56 +246,9 @@ def _refuse(text: str, code: str = "PRG-C002") -> NoReturn:
     raise RuntimeConfigError(text, code=code)
 
 
-@dataclass(frozen=True)
-class Variable:
-    """What is known of a setting besides its type and default."""
-
-    name: str
-    parse: Callable[[str, str], Any]
-    about: str
-    secret: bool = False
-    blank_is_unset: bool = True
-
-    def __get_pydantic_core_schema__(
-        self, source: object, handler: GetCoreSchemaHandler
-    ) -> CoreSchema:
-        return core_schema.no_info_before_validator_function(self._read, handler(source))
-
-    def _read(self, value: object) -> object:
-        if not isinstance(value, str):
-            return value
-        try:
-            return self.parse(value, self.name)
-        except RuntimeConfigError:
-            raise
-        except ValueError as error:
-            raise RuntimeConfigError(f"{self.name}: {error}", code="PRG-C002") from error
-
-
-MASK = "**********"  # one length for all, so that it says nothing of the secret
-# In a URL with user and password, such as a proxy's: shown with the user, without the password.
-_PASSWORD = re.compile(r"(?<=://)([^/@\s:]*):[^/@\s]*@")
-_SECONDS = {"d": 86400, "h": 3600, "m": 60}  # the largest first: it is tried in this order
-
-
-def value_text(variable: Variable, value: object) -> str:
-    """Return the text of a value; secrets are masked, what is not set is empty."""
-    match value:
-        case None:
-            return ""
-        case bool():
-            return "true" if value else "false"
-        case timedelta():
-            return _duration_text(value)
-        case int() if variable.parse is parse_size:
-            return _size_text(value)
-        case _:
-            return _PASSWORD.sub(rf"\1:{MASK}@", MASK if variable.secret else str(value))
-
-
 def _duration_text(value: timedelta) -> str:
     seconds = int(value.total_seconds())
-    for unit, length in _SECONDS.items():
+    for unit, length in _SECONDS_OF_UNITS.items():
         if seconds and seconds % length == 0:  # 0 is a multiple of all: it is shown as 0s
             return f"{seconds // length}{unit}"
     return f"{seconds}s"

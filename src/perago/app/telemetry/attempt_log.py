@@ -1,25 +1,27 @@
-"""The log lines of attempts and task functions.
+"""The log lines of attempts and task functions, and what task functions measure.
 
-`AttemptLog` and `BodyLog` write to Python's logging with the ids of the attempt. Files and formats
-are not known here.
+`AttemptLog` and `BodyTelemetry` write to Python's logging with the ids of the attempt. Files and
+formats are not known here.
 """
 
 import logging
 import traceback
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager, suppress
 from typing import final
 
 from perago.app.attempt.complete import Recorded
 from perago.app.attempt.context import Attempt
-from perago.app.telemetry.listeners import AttemptListener, BodyObserver, facts_of, write
+from perago.app.telemetry.listeners import AttemptListener, BodyObserver, facts_of, ids_of, write
+from perago.app.telemetry.metrics import EXECUTOR_EVENTS, Metrics
 from perago.domain.errors import PeragoError
 from perago.ports.errors import ServiceError
 from perago.ports.task_body import BodyCall
 from perago.ports.workspace import Phase
 
 LOGGER = logging.getLogger("perago.attempt")
-WORKER_LOGGER = logging.getLogger("perago.worker")
 TASK_LOGGER = logging.getLogger("perago.task")
+WORKER_LOGGER = logging.getLogger("perago.worker")
 EXECUTOR_LOGGER = logging.getLogger("perago.executor")
 
 
@@ -52,27 +54,53 @@ def _is_warning(phase: Phase, facts: Mapping[str, object]) -> bool:
     return "error" in facts or Recorded(str(facts["recorded"])).speaks_against_it
 
 
-@final
-class BodyLog(BodyObserver):
-    """What bodies print and log, with the ids of their attempt."""
+@contextmanager
+def _no_errors() -> Generator[None]:
+    """Drop what an observer raises, because it decides nothing about an attempt."""
+    with suppress(Exception):
+        yield
 
+
+@final
+class BodyTelemetry(BodyObserver):
+    """What bodies print and log, with the ids of their attempt; and what they measure."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+
+    @_no_errors()
     def output(self, call: BodyCall | None, stream: str, line: str) -> None:
         """One line that was printed."""
         level = logging.INFO if stream == "stdout" else logging.WARNING
         write(TASK_LOGGER, level, line, _ids(call) | {"stream": stream})
 
+    @_no_errors()
     def logged(self, call: BodyCall | None, level: int, logger: str, text: str) -> None:
         """One record, at its own level."""
         write(TASK_LOGGER, level, text, _ids(call) | {"task_logger": logger})
 
+    @_no_errors()
+    def sampled(
+        self, call: BodyCall, metric: str, name: str, value: float, labels: Mapping[str, str]
+    ) -> None:
+        """Under the name and labels that the recorder made."""
+        del call
+        if metric == "gauge":
+            self._metrics.gauge(name, labels, value)
+        else:
+            self._metrics.observe(name, labels, value)
+
+    @_no_errors()
     def progressed(self, call: BodyCall, message: str, facts: Mapping[str, object]) -> None:
         """How far a body is."""
         write(TASK_LOGGER, logging.INFO, message, _ids(call) | {"progress": dict(facts)})
 
+    @_no_errors()
     def executor(self, slot: int, event: str, facts: Mapping[str, object]) -> None:
         """An executor comes or goes."""
         level = logging.INFO if event == "executor started" else logging.WARNING
         write(EXECUTOR_LOGGER, level, event, {"slot": slot, **facts})
+        self._metrics.count(EXECUTOR_EVENTS, {"event": event.removeprefix("executor ")})
 
 
 def warn_of_disk(total: int, free: int) -> None:
@@ -100,13 +128,4 @@ def _traceback(error: Exception) -> str:
 
 
 def _ids(call: BodyCall | None) -> dict[str, object]:
-    if call is None:
-        return {}
-    return {
-        "task_name": call.task_name,
-        "workflow_id": call.attempt.workflow_id,
-        "task_id": call.attempt.task_id,
-        "reference_name": call.attempt.reference_name,
-        "retry_count": call.attempt.retry_count,
-        "execution_id": call.execution_id,
-    }
+    return {} if call is None else ids_of(call.attempt, call.execution_id)

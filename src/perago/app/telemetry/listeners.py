@@ -2,8 +2,8 @@
 
 An attempt emits events through its progress port, which is `AttemptEvents` in a worker and in the
 kit: it adds the attempt, the time and the requests, and hands each event to every reader. A reader
-is an `AttemptListener`; docs/how-to/send-events.md shows how to add one. `BodyObservers` does the
-same for what a task function says. What a reader raises is dropped, because no reader decides.
+is an `AttemptListener`; docs/how-to/send-events.md shows how to add one. What it raises is dropped,
+because no reader decides. A `BodyObserver` hears what a task function says.
 `write` makes a log record, `facts_of` the ids in it. `SeenRepositories` remembers where attempts
 worked, for garbage collection; `WaitingAttempts` which of them wait, for the probes.
 """
@@ -11,13 +11,13 @@ worked, for garbage collection; `WaitingAttempts` which of them wait, for the pr
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from typing import Protocol, cast, final
 
 from perago.app.attempt.context import Attempt
 from perago.app.attempt.ending import HANDED_BACK
 from perago.app.attempt.patience import CONDUCTOR
-from perago.domain.logical_execution import RepositoryId
+from perago.domain.attempt import AttemptSnapshot, ExecutionId
+from perago.domain.lakefs import RepositoryId
 from perago.ports.system import Clock
 from perago.ports.task_body import BodyCall
 from perago.ports.telemetry import count_requests
@@ -103,18 +103,20 @@ class AttemptEvents(Progress):
 
 def facts_of(attempt: Attempt) -> dict[str, object]:
     """The ids by which one attempt is found in every service that knows it."""
-    row = attempt.row
-    facts: dict[str, object] = {
+    trace = {} if attempt.traceparent is None else {"traceparent": attempt.traceparent}
+    return ids_of(attempt.row, attempt.execution_id) | trace
+
+
+def ids_of(row: AttemptSnapshot, execution_id: ExecutionId) -> dict[str, object]:
+    """The ids of an attempt and of one execution of it."""
+    return {
         "task_name": row.task_type,
         "workflow_id": row.workflow_id,
         "task_id": row.task_id,
         "reference_name": row.reference_name,
         "retry_count": row.retry_count,
-        "execution_id": attempt.execution_id,
+        "execution_id": execution_id,
     }
-    if attempt.traceparent is not None:
-        facts["traceparent"] = attempt.traceparent
-    return facts
 
 
 def write(logger: logging.Logger, level: int, event: str, facts: Mapping[str, object]) -> None:
@@ -165,41 +167,6 @@ class BodyObserver:
 
     def executor(self, slot: int, event: str, facts: Mapping[str, object]) -> None:
         """An executor started, ended, or is restarted."""
-
-
-@final
-class BodyObservers(BodyObserver):
-    """Tells each observer; what one raises is dropped, because none decides about an attempt."""
-
-    def __init__(self, observers: Sequence[BodyObserver]) -> None:
-        self._observers = observers
-
-    def output(self, call: BodyCall | None, stream: str, line: str) -> None:
-        """Tell each."""
-        self._tell(lambda each: each.output(call, stream, line))
-
-    def logged(self, call: BodyCall | None, level: int, logger: str, text: str) -> None:
-        """Tell each."""
-        self._tell(lambda each: each.logged(call, level, logger, text))
-
-    def sampled(
-        self, call: BodyCall, metric: str, name: str, value: float, labels: Mapping[str, str]
-    ) -> None:
-        """Tell each."""
-        self._tell(lambda each: each.sampled(call, metric, name, value, labels))
-
-    def progressed(self, call: BodyCall, message: str, facts: Mapping[str, object]) -> None:
-        """Tell each."""
-        self._tell(lambda each: each.progressed(call, message, facts))
-
-    def executor(self, slot: int, event: str, facts: Mapping[str, object]) -> None:
-        """Tell each."""
-        self._tell(lambda each: each.executor(slot, event, facts))
-
-    def _tell(self, tell: Callable[[BodyObserver], None]) -> None:
-        for each in self._observers:
-            with suppress(Exception):
-                tell(each)
 
 
 @final

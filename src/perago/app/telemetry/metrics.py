@@ -2,22 +2,22 @@
 
 Executors send their samples over their channel, so there is one registry and no file. Authors
 choose names and labels, and Prometheus refuses a whole page for one bad line; so `Metrics` makes
-names acceptable. `AttemptMetrics` and `BodyMetrics` are the listeners that record.
+names acceptable. `AttemptMetrics` reads the events of attempts.
 """
 
 import logging
 import re
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Protocol, TypeAlias, cast, final
+from typing import TypeAlias, cast, final
 
 from perago.app.attempt.context import Attempt
 from perago.app.attempt.ending import HANDED_BACK, cause_of
-from perago.app.telemetry.listeners import AttemptListener, BodyObserver
+from perago.app.telemetry.listeners import AttemptListener
 from perago.domain.errors import OutcomeUnknownAtDeadlineError, StaleAttemptError
-from perago.ports.task_body import BodyCall
+from perago.ports.telemetry import Telemetry
 from perago.ports.workspace import Phase
 
 # From the shortest attempt without a workspace to task functions of hours. Prometheus' own default
@@ -33,6 +33,27 @@ HISTOGRAM_PARTS = ("", "_bucket", "_sum", "_count")
 LOGGER = logging.getLogger("perago.worker")
 _UNSAFE = re.compile(r"[^a-zA-Z0-9_]")  # no other character may stand in a name or label
 Labels: TypeAlias = tuple[tuple[str, str], ...]
+
+# Names of what a worker counts of itself.
+ATTEMPT_SECONDS = "runtime.task_attempt_duration_seconds"
+IO_SECONDS = "runtime.workspace_io_duration_seconds"
+IO_BYTES = "runtime.workspace_io_bytes"
+BUSY_SLOTS = "runtime.busy_slots"
+ATTEMPTS = "runtime.task_attempts_total"
+QUEUE_WAIT = "runtime.queue_wait_seconds"
+FENCES = "runtime.attempt_fence_verdicts_total"
+PUBLICATIONS = "runtime.publications_total"
+UNKNOWN_OUTCOMES = "runtime.unknown_outcomes_total"
+CACHE_HITS = "runtime.cache_hits_total"
+LOST_LEASES = "runtime.lost_leases_total"
+HAND_BACKS = "runtime.hand_backs_total"
+SERVICE_WAIT = "runtime.service_wait_seconds"
+EXECUTOR_EVENTS = "runtime.executor_events_total"
+# The values of the label `operation` in 0.6.1, whose dashboards go on working.
+OPERATIONS = {Phase.MATERIALISED: "download", Phase.STAGED: "upload", Phase.PUBLISHED: "publish"}
+COUNTED = frozenset(
+    {Phase.STARTED, Phase.FENCED, Phase.LOST, Phase.WAITED, Phase.ENDED, *OPERATIONS}
+)
 
 
 @dataclass(slots=True)
@@ -60,10 +81,12 @@ class Metrics:
     """The registry; a metric comes to be with its first sample, under its name for Prometheus.
 
     `a.b` and `a_b` are one name there, for metrics and for labels. The first metric of a name has
-    it; of two labels of one sample that have one name, the first in order counts.
+    it; of two labels of one sample that have one name, the first in order counts. `telemetry` gets
+    every sample as it came.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, telemetry: Telemetry | None = None) -> None:
+        self._telemetry = telemetry
         self.counters: dict[str, dict[Labels, float]] = {}
         self.gauges: dict[str, dict[Labels, float]] = {}
         self.histograms: dict[str, dict[Labels, Distribution]] = {}
@@ -73,6 +96,8 @@ class Metrics:
 
     def count(self, name: str, labels: Mapping[str, str], by: float = 1) -> None:
         """Add to a counter."""
+        if self._telemetry is not None:
+            self._telemetry.count(name, labels, by)
         if (family := self._family(name, "counter")) is None:
             return
         series, key = self.counters.setdefault(family, {}), _key(labels)
@@ -81,6 +106,8 @@ class Metrics:
 
     def gauge(self, name: str, labels: Mapping[str, str], value: float) -> None:
         """Set a gauge."""
+        if self._telemetry is not None:
+            self._telemetry.gauge(name, labels, value)
         if (family := self._family(name, "gauge")) is None:
             return
         series, key = self.gauges.setdefault(family, {}), _key(labels)
@@ -89,15 +116,15 @@ class Metrics:
 
     def observe(self, name: str, labels: Mapping[str, str], value: float) -> None:
         """Add one sample to a histogram."""
+        if self._telemetry is not None:
+            self._telemetry.observe(name, labels, value)
         if (family := self._family(name, "histogram")) is None:
             return
         series, key = self.histograms.setdefault(family, {}), _key(labels)
-        if key not in series:
-            if not self._has_room():
-                return
-            bounds = BYTE_BUCKETS if name.endswith("_bytes") else BUCKETS
-            series[key] = Distribution(bounds)
-        series[key].add(value)
+        if key not in series and self._has_room():
+            series[key] = Distribution(BYTE_BUCKETS if name.endswith("_bytes") else BUCKETS)
+        if key in series:
+            series[key].add(value)
 
     def text(self) -> str:
         """The exposition format of Prometheus."""
@@ -140,120 +167,11 @@ class Metrics:
                 yield from _histogram_lines(name, labels, each)
 
 
-def _histogram_lines(name: str, labels: Labels, each: Distribution) -> Iterator[str]:
-    below = 0
-    for bound, count in zip((*each.bounds, float("inf")), each.counts, strict=True):
-        below += count
-        edge = "+Inf" if bound == float("inf") else f"{bound:g}"
-        yield f"{name}_bucket{_braced((*labels, ('le', edge)))} {below}"
-    yield f"{name}_sum{_braced(labels)} {_number(each.total)}"
-    yield f"{name}_count{_braced(labels)} {each.number}"
-
-
-def _key(labels: Mapping[str, str]) -> Labels:
-    flat: dict[str, str] = {}
-    for name, value in sorted(labels.items()):
-        flat.setdefault(_label(name), value)
-    return tuple(sorted(flat.items()))
-
-
-def _number(value: float) -> str:
-    """All digits that count: with six of them a counter above a million stands still."""
-    return f"{value:.15g}"
-
-
-@lru_cache(maxsize=SERIES_MAX)
-def _flat(name: str) -> str:
-    """Letters, digits and `_`, and no digit first."""
-    flat = _UNSAFE.sub("_", name)
-    return flat if flat and not flat[0].isdigit() else f"_{flat}"
-
-
-@lru_cache(maxsize=SERIES_MAX)
-def _label(name: str) -> str:
-    """As `_flat`; names that Prometheus keeps for itself become others."""
-    flat = _flat(name)
-    if flat == "le":
-        return "exported_le"  # the edge of a bucket; Prometheus itself renames so what it meets
-    return f"_{flat.lstrip('_')}" if flat.startswith("__") else flat
-
-
-def _braced(labels: Labels) -> str:
-    if not labels:
-        return ""
-    inside = ",".join(f'{name}="{_quoted(value)}"' for name, value in labels)
-    return f"{{{inside}}}"
-
-
-def _quoted(value: str) -> str:
-    return value.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
-
-
-class Samples(Protocol):
-    """Takes samples by name and labels."""
-
-    def count(self, name: str, labels: Mapping[str, str], by: float = 1) -> None:
-        """Add to a counter."""
-        ...
-
-    def gauge(self, name: str, labels: Mapping[str, str], value: float) -> None:
-        """Set a gauge."""
-        ...
-
-    def observe(self, name: str, labels: Mapping[str, str], value: float) -> None:
-        """Add one sample to a distribution."""
-        ...
-
-
-@final
-class SharedSamples(Samples):
-    """Tells each."""
-
-    def __init__(self, takers: Sequence[Samples]) -> None:
-        self._takers = takers
-
-    def count(self, name: str, labels: Mapping[str, str], by: float = 1) -> None:
-        """Tell each."""
-        for each in self._takers:
-            each.count(name, labels, by)
-
-    def gauge(self, name: str, labels: Mapping[str, str], value: float) -> None:
-        """Tell each."""
-        for each in self._takers:
-            each.gauge(name, labels, value)
-
-    def observe(self, name: str, labels: Mapping[str, str], value: float) -> None:
-        """Tell each."""
-        for each in self._takers:
-            each.observe(name, labels, value)
-
-
-ATTEMPT_SECONDS = "runtime.task_attempt_duration_seconds"
-IO_SECONDS = "runtime.workspace_io_duration_seconds"
-IO_BYTES = "runtime.workspace_io_bytes"
-BUSY_SLOTS = "runtime.busy_slots"
-ATTEMPTS = "runtime.task_attempts_total"
-QUEUE_WAIT = "runtime.queue_wait_seconds"
-FENCES = "runtime.attempt_fence_verdicts_total"
-PUBLICATIONS = "runtime.publications_total"
-UNKNOWN_OUTCOMES = "runtime.unknown_outcomes_total"
-CACHE_HITS = "runtime.cache_hits_total"
-LOST_LEASES = "runtime.lost_leases_total"
-HAND_BACKS = "runtime.hand_backs_total"
-SERVICE_WAIT = "runtime.service_wait_seconds"
-EXECUTOR_EVENTS = "runtime.executor_events_total"
-# The values of the label `operation` in 0.6.1, whose dashboards go on working.
-OPERATIONS = {Phase.MATERIALISED: "download", Phase.STAGED: "upload", Phase.PUBLISHED: "publish"}
-COUNTED = frozenset(
-    {Phase.STARTED, Phase.FENCED, Phase.LOST, Phase.WAITED, Phase.ENDED, *OPERATIONS}
-)
-
-
 @final
 class AttemptMetrics(AttemptListener):
     """Hears attempts."""
 
-    def __init__(self, metrics: Samples) -> None:
+    def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
 
     def phase(
@@ -307,24 +225,50 @@ class AttemptMetrics(AttemptListener):
             metrics.count(UNKNOWN_OUTCOMES, task)
 
 
-@final
-class BodyMetrics(BodyObserver):
-    """Takes the samples of bodies, and counts executors."""
+def _histogram_lines(name: str, labels: Labels, each: Distribution) -> Iterator[str]:
+    below = 0
+    for bound, count in zip((*each.bounds, float("inf")), each.counts, strict=True):
+        below += count
+        edge = "+Inf" if bound == float("inf") else f"{bound:g}"
+        yield f"{name}_bucket{_braced((*labels, ('le', edge)))} {below}"
+    yield f"{name}_sum{_braced(labels)} {_number(each.total)}"
+    yield f"{name}_count{_braced(labels)} {each.number}"
 
-    def __init__(self, metrics: Samples) -> None:
-        self._metrics = metrics
 
-    def sampled(
-        self, call: BodyCall, metric: str, name: str, value: float, labels: Mapping[str, str]
-    ) -> None:
-        """Under the name and labels that the recorder made."""
-        del call
-        if metric == "gauge":
-            self._metrics.gauge(name, labels, value)
-        else:
-            self._metrics.observe(name, labels, value)
+def _key(labels: Mapping[str, str]) -> Labels:
+    flat: dict[str, str] = {}
+    for name, value in sorted(labels.items()):
+        flat.setdefault(_label(name), value)
+    return tuple(sorted(flat.items()))
 
-    def executor(self, slot: int, event: str, facts: Mapping[str, object]) -> None:
-        """Starts, ends, restarts."""
-        del slot, facts
-        self._metrics.count(EXECUTOR_EVENTS, {"event": event.removeprefix("executor ")})
+
+def _number(value: float) -> str:
+    """All digits that count: with six of them a counter above a million stands still."""
+    return f"{value:.15g}"
+
+
+@lru_cache(maxsize=SERIES_MAX)
+def _flat(name: str) -> str:
+    """Letters, digits and `_`, and no digit first."""
+    flat = _UNSAFE.sub("_", name)
+    return flat if flat and not flat[0].isdigit() else f"_{flat}"
+
+
+@lru_cache(maxsize=SERIES_MAX)
+def _label(name: str) -> str:
+    """As `_flat`; names that Prometheus keeps for itself become others."""
+    flat = _flat(name)
+    if flat == "le":
+        return "exported_le"  # the edge of a bucket; Prometheus itself renames so what it meets
+    return f"_{flat.lstrip('_')}" if flat.startswith("__") else flat
+
+
+def _braced(labels: Labels) -> str:
+    if not labels:
+        return ""
+    inside = ",".join(f'{name}="{_quoted(value)}"' for name, value in labels)
+    return f"{{{inside}}}"
+
+
+def _quoted(value: str) -> str:
+    return value.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")

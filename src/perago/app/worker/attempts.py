@@ -1,35 +1,37 @@
-"""Every attempt of a worker that is under way: its heartbeats, its slot, its order to stop.
+"""Every attempt of a worker that is under way: its heartbeats, its slot, its wait for lakeFS.
 
 `HeartbeatLease` keeps the lease. It reads the row after each beat, because Conductor answers 200 to
-a beat of an attempt that was cancelled; a lost attempt stops its body at once. `StopOrders` ends
-one attempt or all of them. `SlotLease` gives the slot back after the last beat. `Attempts` starts
-what a poller brings and waits for it at a drain. `Bodies` is what runs task functions: executors
-or threads.
+a beat of an attempt that was cancelled; a lost attempt stops its body at once. `SlotLease` gives
+the slot back after the last beat. `Attempts` starts what a poller brings, waits for it at a drain,
+and opens and closes the circuit of lakeFS by what attempts find.
 """
 
 import asyncio
+import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Container, Generator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Awaitable, Callable, Container, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Protocol, Self, TypeAlias, TypeVar, final
+from typing import Self, final
 
 from perago.app.attempt.complete import read_verdict
 from perago.app.attempt.context import Attempt, AttemptPorts, AttemptSettings
-from perago.app.attempt.patience import StopOrder
+from perago.app.attempt.patience import LAKEFS, Wait
 from perago.app.attempt.run_attempt import run_attempt
 from perago.app.authoring.task_definition import TaskDefinition
-from perago.app.telemetry.listeners import AttemptEvents, AttemptListener, WaitLines
-from perago.app.worker.slot_budget import SlotBudget, first_of
-from perago.domain.attempt import AttemptRecord, ExecutionId, FenceVerdict, Stale, heartbeat_seconds
+from perago.app.telemetry.listeners import AttemptEvents, AttemptListener, WaitLines, write
+from perago.app.worker.bodies import Bodies, Order, SlotBudget, WaitingOrder, first_of
+from perago.app.worker.polling import Circuit, PolledType, ServiceGate
+from perago.domain.attempt import AttemptRecord, FenceVerdict, Stale, heartbeat_seconds
 from perago.domain.commit_metadata import traceparent_of
 from perago.domain.errors import BodyFailedError, GuardrailViolation
 from perago.domain.hand_back import Cause
-from perago.ports.errors import ServiceError, UnavailableError
+from perago.ports.errors import OutcomeUnknownError, ServiceError, UnavailableError
 from perago.ports.system import Clock
-from perago.ports.task_body import BodyCall, BodyOutcome, BodyStopped, Lease
+from perago.ports.task_body import Lease
 from perago.ports.workspace import Phase, Progress
 
+LOGGER = logging.getLogger("perago.worker")
 # Conductor takes no response time-out below 1 s, so a third of it is longer than this. Without a
 # lowest pause a wrong number in a row would make the heartbeats one uninterrupted loop of requests.
 PAUSE_SECONDS_MIN = 0.1
@@ -38,11 +40,17 @@ PAUSE_SECONDS_MIN = 0.1
 # The least lease that `perago doctor` calls enough is 45 s, of which 15 s are left after a beat
 # that was waited for in vain: 4 s leave room for another. Shorter asks an absent Conductor more.
 AGAIN_SECONDS_MAX = 4.0
-
-
-def longest() -> float:
-    """The default of `fraction`: no chance, the longest pause."""
-    return 1.0
+# Both are raised after lakeFS has given the attempt its workspace, so lakeFS works: an attempt that
+# ends with one of them closes the circuit, as a success does.
+SERVED = (BodyFailedError, GuardrailViolation)
+# The end of an attempt may be on its way to Conductor when its rows are looked through. The worker
+# remembers the attempts that it began, so that it does not hand such a row back. After 1,000 more
+# attempts the end has arrived or is lost. Without a limit the memory of a worker would grow.
+TAKEN_MAX = 1000
+# A drained worker waits this long for its last lines in Conductor's task logs. Without a limit a
+# Conductor that does not answer would hold the process; lines that are lost are in the worker's
+# log. A line is one request, so 10 s are far above what a Conductor that works needs.
+TASK_LOG_SECONDS_MAX = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +61,7 @@ class Heartbeat:
     look: Callable[[], Awaitable[FenceVerdict]]
     lost: Callable[[Stale], None]
     pause_seconds: float
-    fraction: Callable[[], float] = longest
+    fraction: Callable[[], float]
 
 
 @final
@@ -91,6 +99,8 @@ class HeartbeatLease(Lease):
 
     def _plan(self, *, again: bool = False) -> None:
         """Start a timer and no task, because most attempts end before their first beat."""
+        if self._ended:
+            return
         pause = self._pause
         if again:
             soon = AGAIN_SECONDS_MAX * self._heartbeat.fraction()
@@ -108,7 +118,7 @@ class HeartbeatLease(Lease):
             self._last_beat = sent
         except UnavailableError:
             # Nothing was sent, so a read would not be sent either.
-            self._plan_unless_ended(again=True)
+            self._plan(again=True)
             return
         except ServiceError:
             # Read now, although the beat failed: Conductor refuses a beat when it no longer knows
@@ -125,75 +135,7 @@ class HeartbeatLease(Lease):
         if isinstance(verdict, Stale):
             self._heartbeat.lost(verdict)
         else:
-            self._plan_unless_ended(again=failed)
-
-    def _plan_unless_ended(self, *, again: bool) -> None:
-        if not self._ended:
-            self._plan(again=again)
-
-
-Answer = TypeVar("Answer")
-Order: TypeAlias = "asyncio.Future[BodyStopped]"
-
-
-@final
-class StopOrders:
-    """One future per execution that is under way; its result says why it was stopped."""
-
-    def __init__(self) -> None:
-        self._open: dict[ExecutionId, Order] = {}
-        self._for_all: BodyStopped | None = None
-
-    @contextmanager
-    def for_execution(self, execution_id: ExecutionId) -> Generator[Order]:
-        """The order of one execution, for as long as the outermost block of it lasts."""
-        if (known := self._open.get(execution_id)) is not None:
-            yield known  # the attempt and the body that runs for it wait for one order
-            return
-        order: Order = asyncio.get_running_loop().create_future()
-        if self._for_all is not None:
-            order.set_result(self._for_all)
-        self._open[execution_id] = order
-        try:
-            yield order
-        finally:
-            del self._open[execution_id]
-
-    def stop(self, execution_id: ExecutionId, reason: str, *, cause: Cause = Cause.FAILED) -> None:
-        """End one; an execution that is not under way is left alone.
-
-        The first order counts, because the attempt may have acted on it already.
-        """
-        order = self._open.get(execution_id)
-        if order is not None and not order.done():
-            order.set_result(BodyStopped(reason, cause))
-
-    def stop_all(self, reason: str, *, cause: Cause = Cause.FAILED) -> None:
-        """End all, and whatever would start from now on."""
-        self._for_all = BodyStopped(reason, cause)
-        for execution_id in list(self._open):
-            self.stop(execution_id, reason, cause=cause)
-
-
-@final
-class WaitingOrder(StopOrder):
-    """The order of one execution, for the steps before its body."""
-
-    def __init__(self, order: Order) -> None:
-        self._order = order
-
-    async def before_end_of(self, work: Awaitable[Answer]) -> Answer | BodyStopped:
-        """The answer of `work`, or BodyStopped when the order to stop came first."""
-        answer = asyncio.ensure_future(work)
-        try:
-            await first_of(answer, self._order)
-        finally:
-            if not answer.done():
-                answer.cancel()
-                await asyncio.wait([answer])
-        if answer.cancelled():
-            return self._order.result()
-        return answer.result()
+            self._plan(again=failed)
 
 
 @final
@@ -241,86 +183,34 @@ class SlotLease(Lease):
                 self._budget.give_back(1)
 
 
-@dataclass(frozen=True, slots=True)
-class SlotFacts:
-    """One slot as an operator sees it."""
-
-    slot: int
-    pid: int | None
-    execution_id: str | None
-    task_name: str | None
-
-
-class Bodies(Protocol):
-    """Runs bodies in slots; `start` first, `close` last. `orders` end what runs or is about to."""
-
-    orders: StopOrders
-
-    @property
-    def ready(self) -> int:
-        """How many bodies can run at once, now."""
-        ...
-
-    def on_change(self, tell: Callable[[], None]) -> None:
-        """Tell when `ready` may have changed."""
-        ...
-
-    def facts(self) -> Sequence[SlotFacts]:
-        """Every slot as it is now."""
-        ...
-
-    async def start(self) -> None:
-        """Make every slot ready."""
-        ...
-
-    async def run(self, call: BodyCall) -> BodyOutcome:
-        """Run one call in the next free slot."""
-        ...
-
-    def dump_stacks(self) -> None:
-        """Have every slot write where it is to the log."""
-        ...
-
-    async def close(self) -> None:
-        """End every slot."""
-        ...
-
-
-# Both are raised after lakeFS has given the attempt its workspace, so lakeFS works: an attempt that
-# ends with one of them closes the circuit, as a success does.
-SERVED = (BodyFailedError, GuardrailViolation)
-# The end of an attempt may be on its way to Conductor when its rows are looked through. The worker
-# remembers the attempts that it began, so that it does not hand such a row back. After 1,000 more
-# attempts the end has arrived or is lost. Without a limit the memory of a worker would grow.
-TAKEN_MAX = 1000
-# A drained worker waits this long for its last lines in Conductor's task logs. Without a limit a
-# Conductor that does not answer would hold the process; lines that are lost are in the worker's
-# log. A line is one request, so 10 s are far above what a Conductor that works needs.
-TASK_LOG_SECONDS_MAX = 10.0
-
-
-@dataclass(frozen=True, slots=True)
-class AttemptTools:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptParts:
     """What attempts of a worker share."""
 
     ports: AttemptPorts
     bodies: Bodies
     tasks: Mapping[str, TaskDefinition]
+    types: Sequence[PolledType]
     settings: AttemptSettings
     listeners: Sequence[AttemptListener]
-    budget: SlotBudget
-    admitted: Callable[[Attempt, SlotLease, Order, Progress], Awaitable[None]]
-    failed: Callable[[Attempt, Exception], None]
-    ended: Callable[[Attempt, bool], None]
-    broken: Callable[[BaseException], None]
+    lakefs_gate: ServiceGate | None = None
 
 
 @final
 class Attempts:
-    """Everything that is under way."""
+    """Everything that is under way; `watch` is called with each attempt that has ended."""
 
-    def __init__(self, tools: AttemptTools) -> None:
-        self._tools = tools
+    def __init__(
+        self,
+        parts: AttemptParts,
+        budget: SlotBudget,
+        draining: asyncio.Event,
+        watch: Callable[["asyncio.Task[None]"], None],
+    ) -> None:
+        self._parts = parts
+        self._budget = budget
+        self._draining = draining
+        self._watch = watch
         self._running: dict[asyncio.Task[None], Attempt] = {}
         self._aside: set[asyncio.Task[None]] = set()
         self._taken: deque[tuple[str, int]] = deque(maxlen=TAKEN_MAX)
@@ -337,86 +227,135 @@ class Attempts:
 
     def begin(self, record: AttemptRecord) -> None:
         """Start one polled attempt; its slot is taken already."""
-        tools = self._tools
+        parts = self._parts
         self._taken.append((record.snapshot.task_id, record.snapshot.poll_count))
         attempt = Attempt(
-            task=tools.tasks[record.snapshot.task_type],
+            task=parts.tasks[record.snapshot.task_type],
             record=record,
-            execution_id=tools.ports.identities.new_execution_id(),
-            settings=tools.settings,
+            execution_id=parts.ports.identities.new_execution_id(),
+            settings=parts.settings,
             traceparent=traceparent_of(record.input_data),
         )
         task = asyncio.create_task(self._run(attempt), name=f"attempt-{attempt.execution_id}")
         self._running[task] = attempt
-        task.add_done_callback(self._done)
+        task.add_done_callback(self._running.pop)
+        task.add_done_callback(self._watch)
 
-    async def all_ended(self, *, seconds_max: float | None = None) -> bool:
-        """Wait for all of them; whether they ended in time."""
+    async def all_ended(self) -> None:
+        """Wait for all of them, and for the last lines of their logs in Conductor."""
         if self._running:
-            await asyncio.wait(self._running, timeout=seconds_max)
-        return not self._running
-
-    async def nothing_aside(self) -> None:
-        """Wait for the last lines of the task logs."""
-        if self._aside:
+            await asyncio.wait(self._running)
+        if self._aside:  # only now, because attempts write lines until they end
             await asyncio.wait(self._aside, timeout=TASK_LOG_SECONDS_MAX)
 
     async def _run(self, attempt: Attempt) -> None:
-        tools = self._tools
-        polled_at = tools.ports.clock.monotonic()
+        parts, clock = self._parts, self._parts.ports.clock
+        polled_at = clock.monotonic()
         # Begun before the heartbeats, because it counts their requests as well.
-        listeners = [
-            *tools.listeners,
-            WaitLines(lambda line: self._log_aside(attempt, events, line)),
-        ]
-        events = AttemptEvents(attempt, listeners, tools.ports.clock)
-        lease = HeartbeatLease(self._heartbeat(attempt, events), tools.ports.clock).start()
-        slot = SlotLease(lease, tools.budget)
+        lines = WaitLines(lambda line: self._log_aside(attempt, events, line))
+        events = AttemptEvents(attempt, [*parts.listeners, lines], clock)
+        lease = HeartbeatLease(self._heartbeat(attempt, events), clock).start()
+        slot = SlotLease(lease, self._budget)
         try:
-            with tools.bodies.orders.for_execution(attempt.execution_id) as order:
-                ports = replace(tools.ports, progress=events, stop_order=WaitingOrder(order))
-                await tools.admitted(attempt, slot, order, events)
+            with parts.bodies.orders.for_execution(attempt.execution_id) as order:
+                ports = replace(parts.ports, progress=events, stop_order=WaitingOrder(order))
+                await self._wait_for_lakefs(attempt, slot, order, events)
                 report = await run_attempt(
                     ports,
                     attempt,
                     slot,
                     polled_at=polled_at,
-                    failed=lambda error: tools.failed(attempt, error),
+                    failed=lambda error: self._open_circuit(attempt, error),
                 )
         finally:
             await slot.end()
         # An attempt that was told to stop may have asked lakeFS for nothing.
         served = report.error is None or isinstance(report.error, SERVED)
-        tools.ended(attempt, served and not order.done())
+        self._close_circuit(attempt, served=served and not order.done())
         if events.task_log_line:
             self._log_aside(attempt, events, events.task_log_line)
 
     def _heartbeat(self, attempt: Attempt, events: AttemptEvents) -> Heartbeat:
-        tools, row = self._tools, attempt.row
+        parts, row = self._parts, attempt.row
 
         def lost(stale: Stale) -> None:
             found = {"field": stale.field, "expected": stale.expected, "found": stale.found}
             events.phase(Phase.LOST, found)
             why = f"the attempt is lost: {stale}"
-            tools.bodies.orders.stop(attempt.execution_id, why, cause=Cause.STALE)
+            parts.bodies.orders.stop(attempt.execution_id, why, cause=Cause.STALE)
 
         return Heartbeat(
-            send=lambda: tools.ports.queue.extend_lease(row, tools.settings.worker_id),
-            look=lambda: read_verdict(tools.ports, attempt),
+            send=lambda: parts.ports.queue.extend_lease(row, parts.settings.worker_id),
+            look=lambda: read_verdict(parts.ports, attempt),
             lost=lost,
             pause_seconds=heartbeat_seconds(
                 attempt.record.response_timeout_seconds, attempt.budget
             ),
-            fraction=tools.ports.identities.fraction,
+            fraction=parts.ports.identities.fraction,
         )
+
+    async def _wait_for_lakefs(
+        self, attempt: Attempt, slot: SlotLease, order: Order, progress: Progress
+    ) -> None:
+        """Wait, with heartbeats, for a service that failed while this attempt was polled.
+
+        Its slot is for tasks that need no such service meanwhile. A row that another host could
+        serve is not kept longer than an attempt waits for anything: then it is handed back.
+        """
+        gate, parts = self._gate_of(attempt), self._parts
+        if gate is None or await gate.outage() <= 0:
+            return
+        slot.lend()
+        began, now = parts.ports.clock.monotonic(), parts.ports.clock.monotonic
+        # Without patience nothing says how long is too long, and a failure would spend a retry.
+        seconds_max = parts.settings.patience_seconds or float("inf")
+        wait = Wait(LAKEFS, "the begin of the attempt", began, failures=1)
+        draining = asyncio.ensure_future(self._draining.wait())
+        try:
+            while (pause := await gate.outage()) > 0 and not (draining.done() or order.done()):
+                wait.report(progress, now(), gate.breaker.last_error)
+                if now() - began >= seconds_max:
+                    reason = f"PERAGO_PATIENCE was over: {gate.breaker.last_error}"
+                    parts.bodies.orders.stop(attempt.execution_id, reason, cause=Cause.SERVICE_AWAY)
+                await first_of(draining, order, seconds_max=pause)
+        finally:
+            draining.cancel()
+            wait.end(progress, now())
+        await slot.take_back(order)
+
+    def _open_circuit(self, attempt: Attempt, error: Exception) -> None:
+        """So that lakeFS is asked for its health before the next poll."""
+        gate = self._gate_of(attempt)
+        if gate is not None and isinstance(error, UnavailableError | OutcomeUnknownError):
+            was_open = gate.breaker.state is Circuit.OPEN
+            pause = gate.breaker.failed(str(error))
+            if not was_open:
+                # Their rows stay in the queue, where workers that reach lakeFS find them.
+                types = [each.name for each in self._parts.types if gate in each.services]
+                facts = {"pause_seconds": round(pause, 3), "error": str(error), "not_polled": types}
+                write(LOGGER, logging.WARNING, "circuit open: lakefs", facts)
+
+    def _close_circuit(self, attempt: Attempt, *, served: bool) -> None:
+        """After an attempt that lakeFS has served; any other decides nothing."""
+        gate = self._gate_of(attempt)
+        if gate is None or gate.breaker.closed:
+            return
+        if served:
+            gate.breaker.succeeded()
+            write(LOGGER, logging.INFO, "circuit closed: lakefs", {})
+        else:
+            gate.breaker.undecided()
+
+    def _gate_of(self, attempt: Attempt) -> ServiceGate | None:
+        return self._parts.lakefs_gate if attempt.task.asks_lakefs else None
 
     def _log_aside(self, attempt: Attempt, events: AttemptEvents, line: str) -> None:
         """Into the task's log in Conductor, while the next attempt runs."""
-        task_id, line = attempt.row.task_id, self._tools.settings.secrets.masked(line)
+        task_id, line = attempt.row.task_id, self._parts.settings.secrets.masked(line)
 
         async def log() -> None:
             try:
-                await self._tools.ports.queue.log(task_id, line)
+                await self._parts.ports.queue.log(task_id, line)
             except ServiceError as error:
                 text = "Conductor did not take a line of the task log"
                 events.phase(Phase.WARNED, {"warning": text, "error": str(error)})
@@ -424,8 +363,3 @@ class Attempts:
         task = asyncio.create_task(log())
         self._aside.add(task)  # asyncio itself does not keep a task alive; a drain waits for these
         task.add_done_callback(self._aside.discard)
-
-    def _done(self, task: "asyncio.Task[None]") -> None:
-        del self._running[task]
-        if not task.cancelled() and (error := task.exception()) is not None:
-            self._tools.broken(error)

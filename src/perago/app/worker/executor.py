@@ -1,7 +1,10 @@
 """One executor seen from its parent: started, spoken to, interrupted, killed, seen dead.
 
-Starts a fresh interpreter, never a fork of this one. Which body it runs when is decided by
-`process_body`.
+Starts a fresh interpreter, never a fork of this one. `executor_environment` leaves out what opens
+lakeFS or Conductor, because task functions are not trusted with these keys; a function that needs
+one gets it as a secret of its own, under a name of its own. Spark tasks and thread mode are the
+stated exceptions. `CapturedOutput` reads an output pipe line by line. Which body an executor runs
+when is decided by `process_body`.
 """
 
 import asyncio
@@ -11,16 +14,18 @@ import select
 import signal
 import socket
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import final
+from urllib.parse import unquote
 
 from perago.app.worker import frames
-from perago.app.worker.processes import ExecutorUser
-from perago.app.worker.run_body import CapturedOutput
-from perago.app.worker.slot_budget import first_of
+from perago.app.worker.bodies import first_of
+from perago.app.worker.executor_user import ExecutorUser
+from perago.domain.text import Secrets
 
 # A module and not a fork: a fork would have the worker's memory, and with it the keys.
 PROGRAM = "perago.app.worker.executor_process"
@@ -48,6 +53,30 @@ REASON_CHARACTERS = 400
 # One buffer for each executor, kept for its life, so that a message allocates none. A longer
 # message takes several rounds and nothing else.
 RECEIVE_BYTES = 64 * 1024
+# By prefix, so that a variable that a later release adds is left out without a change here.
+# systemd's two would let a task function report the worker ready, or keep its watchdog quiet.
+CREDENTIAL_PREFIXES = (
+    "CONDUCTOR_",
+    "LAKECTL_",
+    "LAKEFS_",
+    "PERAGO_CONDUCTOR",
+    "PERAGO_LAKEFS",
+    "OPENLINEAGE_",
+    "NOTIFY_SOCKET",
+    "WATCHDOG_",
+    "PYSPARK_GATEWAY_",  # the JVM of spark-submit is the parent's alone
+)
+# Longer than the 4 of log lines: a match here drops a whole variable, and a key like `test` would
+# take PATH and HOME of many machines.
+SECRET_CHARACTERS_MIN = 8
+READ_BYTES = 64 * 1024  # what a pipe of Linux holds: one read empties it
+# A longer line is cut into several. Without a limit, output without line ends (a progress bar,
+# binary data) would be collected in the worker's memory. 16 KiB are far above a line for people. A
+# longer line of JSON is cut as well.
+LINE_BYTES_MAX = 16 * 1024
+# When the executor dies, the reason shows the last 5 lines that are not blank. Tracebacks and
+# progress bars print blank ones between them, so more than 5 are kept.
+LAST_LINES = 20
 
 
 class ExecutorStartError(Exception):
@@ -78,14 +107,6 @@ class ExecutorProgram:
         return [self.python, "-c", _IN_ANOTHER_PYTHON, str(_PACKAGE), PROGRAM]
 
 
-@dataclass(frozen=True, slots=True)
-class ExecutorListener:
-    """Gets what an executor sends: its messages, and each output line with its stream's name."""
-
-    frame: Callable[[frames.Frame], None]
-    line: Callable[[str, str], None]
-
-
 @final
 class _Connection(asyncio.BufferedProtocol):
     """Bytes in, messages out; a message that is not one of ours ends the executor."""
@@ -111,6 +132,69 @@ class _Connection(asyncio.BufferedProtocol):
 
 
 @final
+class CapturedOutput:
+    """One pipe: its write end for the child, its lines for a function."""
+
+    def __init__(self, take: Callable[[str], None]) -> None:
+        self._take = take
+        self.read_end, self.write_end = os.pipe()
+        os.set_blocking(self.read_end, False)
+        self._rest = b""
+        self._open = True
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self.last_lines: deque[str] = deque(maxlen=LAST_LINES)
+
+    def started(self, loop: asyncio.AbstractEventLoop) -> None:
+        """The child has its end: close ours, and read from now on.
+
+        While any write end is open, a reader never sees the end of the pipe.
+        """
+        os.close(self.write_end)
+        loop.add_reader(self.read_end, self.drain)
+        self._loop = loop
+
+    def drain(self) -> None:
+        """Take everything that is in the pipe now."""
+        while self._open:
+            try:
+                data = os.read(self.read_end, READ_BYTES)
+            except BlockingIOError:
+                return
+            if not data:
+                self.close()
+                return
+            self._cut(data)
+
+    def close(self) -> None:
+        """Read no more; a line without its end is a line."""
+        if not self._open:
+            return
+        self._open = False
+        if self._loop is None:  # never started: the write end is still ours
+            os.close(self.write_end)
+        else:
+            self._loop.remove_reader(self.read_end)
+        with contextlib.suppress(OSError):
+            os.close(self.read_end)
+        if self._rest:
+            self._line(self._rest)
+            self._rest = b""
+
+    def _cut(self, data: bytes) -> None:
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        for line in lines:
+            self._line(line)
+        if len(self._rest) > LINE_BYTES_MAX:
+            self._line(self._rest)
+            self._rest = b""
+
+    def _line(self, line: bytes) -> None:
+        text = line.decode("utf-8", "replace").rstrip("\r")
+        self.last_lines.append(text)
+        self._take(text)
+
+
+@final
 class Executor:
     """A running executor process; `exited` ends with it."""
 
@@ -118,14 +202,14 @@ class Executor:
         self,
         process: asyncio.subprocess.Process,
         output: Sequence[CapturedOutput],
-        listener: ExecutorListener,
+        take: Callable[[frames.Frame], None],
     ) -> None:
         self._process = process
         self._output = output
         self._written = select.poll()
         for each in output:
             self._written.register(each.read_end, select.POLLIN)
-        self._listener = listener
+        self._take_other = take
         self._transport: asyncio.Transport | None = None
         self._ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.exited = asyncio.create_task(self._wait(), name="perago-executor-exit")
@@ -209,7 +293,7 @@ class Executor:
                 if not self._ready.done():
                     self._ready.set_exception(ExecutorImportError(reason))
             case _:
-                self._listener.frame(frame)
+                self._take_other(frame)
 
     async def _wait(self) -> int:
         code = await self._process.wait()
@@ -222,8 +306,16 @@ class Executor:
         return code
 
 
-async def start_executor(program: ExecutorProgram, listener: ExecutorListener) -> Executor:
-    """Start an executor; it is ready when this returns, ExecutorStartError says why it is not."""
+async def start_executor(
+    program: ExecutorProgram,
+    *,
+    take: Callable[[frames.Frame], None],
+    line: Callable[[str, str], None],
+) -> Executor:
+    """Start an executor; it is ready when this returns, ExecutorStartError says why it is not.
+
+    `take` gets its messages, and `line` what it prints: the name of the stream, and a line.
+    """
     user = program.user
     with contextlib.ExitStack() as unused:
         ours, theirs = socket.socketpair()
@@ -232,7 +324,7 @@ async def start_executor(program: ExecutorProgram, listener: ExecutorListener) -
         ours.setblocking(False)  # noqa: FBT003 - the signature is the library's
         output: list[CapturedOutput] = []
         for stream in ("stdout", "stderr"):
-            output.append(CapturedOutput(partial(listener.line, stream)))
+            output.append(CapturedOutput(partial(line, stream)))
             unused.callback(output[-1].close)
             if user is not None:  # so that a body can open /dev/stdout by its name
                 os.fchown(output[-1].write_end, user.uid, user.gid)
@@ -252,7 +344,7 @@ async def start_executor(program: ExecutorProgram, listener: ExecutorListener) -
         # no memory, no open file left) is asked again and again, and each try must leave nothing.
         unused.pop_all()
         theirs.close()
-    executor = Executor(process, output, listener)
+    executor = Executor(process, output, take)
     try:
         await executor.connect(ours)
     except BaseException:
@@ -260,3 +352,30 @@ async def start_executor(program: ExecutorProgram, listener: ExecutorListener) -
         await asyncio.shield(executor.exited)
         raise
     return executor
+
+
+def executor_environment(
+    environment: Mapping[str, str], secrets: Collection[str] = ()
+) -> dict[str, str]:
+    """Leave out what is named like a credential, and whatever holds the text of one."""
+    known = Secrets.of(each for each in secrets if len(each) >= SECRET_CHARACTERS_MIN)
+    return {
+        name: value
+        for name, value in environment.items()
+        if not name.startswith(CREDENTIAL_PREFIXES) and known.masked(value) == value
+    }
+
+
+def secrets_in(environment: Mapping[str, str]) -> Iterator[str]:
+    """Values that are secret by their variable's name; of headers each value for itself as well."""
+    for name, value in environment.items():
+        if not value or name.endswith("_FILE"):  # a path is no secret
+            continue
+        if name.startswith(("CONDUCTOR_AUTH_", "LAKECTL_CREDENTIALS_", "OPENLINEAGE_API_KEY")):
+            yield value
+        elif name.startswith("OTEL_EXPORTER_OTLP_") and "HEADERS" in name:
+            yield value
+            for header in value.split(","):
+                sent = unquote(header.partition("=")[2].strip())
+                # A token is told without its scheme, as in `Bearer ...`.
+                yield from {sent, sent.rpartition(" ")[2]} - {""}

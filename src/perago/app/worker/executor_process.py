@@ -1,15 +1,11 @@
-"""The executor: the process that runs task functions one after the other, and its environment.
+"""The executor: the process that runs task functions one after the other.
 
 `main` is the program. It imports the task modules, sends `Ready`, and answers each `RunBody` until
-the parent closes the connection. `executor_environment` leaves out what opens lakeFS or Conductor,
-because task functions are not trusted with these keys; a function that needs one gets it as a
-secret of its own, under a name of its own. Spark tasks and thread mode are the stated exceptions.
-`end_left_programs` kills what earlier executors left running.
+the parent closes the connection. It has no keys, and asks its parent for what needs them.
 """
 
 import faulthandler
 import gc
-import importlib
 import logging
 import os
 import select
@@ -18,12 +14,10 @@ import socket
 import sys
 import threading
 from collections import deque
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import final
-from urllib.parse import unquote
 
 from perago.app.authoring.current_attempt import CancelSignal
 from perago.app.authoring.failure import failure_reason
@@ -32,98 +26,11 @@ from perago.app.authoring.task_definition import TaskDefinition
 from perago.app.telemetry.listeners import BodyObserver
 from perago.app.worker import frames
 from perago.app.worker.frames import sent_outcome
-from perago.app.worker.processes import (
-    all_processes,
-    die_with_parent,
-    environment_of,
-    process_facts,
-)
+from perago.app.worker.processes import die_with_parent, mark_programs
 from perago.app.worker.run_body import BodyCancelled, BodySurroundings, run_body
 from perago.domain.attempt import ExecutionId
 from perago.domain.errors import ChangesRefusedError
-from perago.domain.text import Secrets
 from perago.ports.task_body import BodyCall, BodyOutcome, BodyStopped, ChangedPaths, Checkpoints
-
-# By prefix, so that a variable that a later release adds is left out without a change here.
-# systemd's two would let a task function report the worker ready, or keep its watchdog quiet.
-CREDENTIAL_PREFIXES = (
-    "CONDUCTOR_",
-    "LAKECTL_",
-    "LAKEFS_",
-    "PERAGO_CONDUCTOR",
-    "PERAGO_LAKEFS",
-    "OPENLINEAGE_",
-    "NOTIFY_SOCKET",
-    "WATCHDOG_",
-    "PYSPARK_GATEWAY_",  # the JVM of spark-submit is the parent's alone
-)
-# Longer than the 4 of log lines: a match here drops a whole variable, and a key like `test` would
-# take PATH and HOME of many machines.
-SECRET_CHARACTERS_MIN = 8
-
-
-def executor_environment(
-    environment: Mapping[str, str], secrets: Collection[str] = ()
-) -> dict[str, str]:
-    """Leave out what is named like a credential, and whatever holds the text of one."""
-    known = Secrets.of(each for each in secrets if len(each) >= SECRET_CHARACTERS_MIN)
-    return {
-        name: value
-        for name, value in environment.items()
-        if not name.startswith(CREDENTIAL_PREFIXES) and known.masked(value) == value
-    }
-
-
-def secrets_in(environment: Mapping[str, str]) -> Iterator[str]:
-    """Values that are secret by their variable's name; of headers each value for itself as well."""
-    for name, value in environment.items():
-        if not value or name.endswith("_FILE"):  # a path is no secret
-            continue
-        if name.startswith(("CONDUCTOR_AUTH_", "LAKECTL_CREDENTIALS_", "OPENLINEAGE_API_KEY")):
-            yield value
-        elif name.startswith("OTEL_EXPORTER_OTLP_") and "HEADERS" in name:
-            yield value
-            for header in value.split(","):
-                sent = unquote(header.partition("=")[2].strip())
-                # A token is told without its scheme, as in `Bearer ...`.
-                yield from {sent, sent.rpartition(" ")[2]} - {""}
-
-
-# Programs that a task function starts inherit it: it is how `end_left_programs` finds them later.
-EXECUTOR_VARIABLE = "PERAGO_EXECUTOR"
-
-
-def mark_programs() -> None:
-    """Have every program that this executor starts know who started it."""
-    os.environ[EXECUTOR_VARIABLE] = str(os.getpid())
-
-
-def end_left_programs() -> list[int]:
-    """Kill what is left of executors that are gone; the numbers of their groups."""
-    ended: list[int] = []
-    for group in sorted(set(_left_groups())):
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(group, signal.SIGKILL)
-            ended.append(group)
-    return ended
-
-
-def _left_groups() -> Iterator[int]:
-    """The process groups of executors that have died.
-
-    Linux gives no process the number of a group that still has members. So a living process with
-    the group's number is the executor itself, and what it started is left alone.
-    """
-    for pid in all_processes():
-        facts = process_facts(pid)
-        if facts is None or facts.is_dead or facts.group == pid:
-            continue
-        executor = process_facts(facts.group)
-        if executor is not None and not executor.is_dead:
-            continue
-        if f"{EXECUTOR_VARIABLE}={facts.group}" in environment_of(pid):
-            yield facts.group
-
 
 READ_BYTES = 64 * 1024  # larger messages take several reads, nothing else changes
 # As JSON a character has at most six bytes, so a record of this length has 6 MB and fits into a
@@ -296,23 +203,13 @@ def main(arguments: Sequence[str]) -> None:
     threading.Thread(target=_leave_with_parent, args=(channel,), daemon=True).start()
     logging.basicConfig(handlers=[ChannelLog(channel)], level=logging.INFO)
     try:
-        tasks = [task for module in modules for task in _load(module)]
+        tasks = [task for module in modules for task in load_module_tasks(module)]
     except BaseException as error:
         channel.send(frames.ImportFailed(failure_reason(error)))
         raise
     gc.freeze()  # what is imported stays: no collection has to look through it again
-    channel.send(frames.Ready(tuple(task.name for task in tasks)))
+    channel.send(frames.Ready())
     ExecutorProcess(channel, {task.name: task for task in tasks}).serve()
-
-
-def _load(module: str) -> list[TaskDefinition]:
-    """One module's tasks; `module:NAME` is for definitions that a module holds by name."""
-    name, _, attribute = module.partition(":")
-    if not attribute:
-        return load_module_tasks(name)
-    found: object = getattr(importlib.import_module(name), attribute)
-    assert isinstance(found, TaskDefinition), f"{module} is no task"
-    return [found]
 
 
 def _call_of(frame: frames.RunBody, channel: Channel) -> BodyCall:

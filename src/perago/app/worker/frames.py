@@ -32,6 +32,8 @@ from perago.ports.workspace import SparkRoots
 # limit an executor could announce 4 GiB, and its parent would keep the bytes of all attempts
 # waiting.
 FRAME_BYTES_MAX = 16 * 1024 * 1024
+# Above this Conductor 3.32 turns the row into FAILED_WITH_TERMINAL_ERROR and answers 200.
+RESULT_BYTES_MAX = 10 * 1024 * 1024
 HEADER = struct.Struct("!I")  # the length in four bytes, which would allow 4 GiB
 
 
@@ -60,7 +62,6 @@ class RunBody:
 class Ready:
     """Executor to parent: every task module is imported."""
 
-    tasks: tuple[str, ...]
     kind: Literal["ready"] = "ready"
 
 
@@ -81,31 +82,25 @@ class Began:
 
 
 @dataclass(frozen=True, slots=True)
-class Returned:
-    """Executor to parent: the body returned."""
+class Ended:
+    """Executor to parent: the body returned or raised.
+
+    Neither means that a signal ended it; then the executor exits.
+    """
 
     execution_id: str
-    result: Mapping[str, Any]
-    kind: Literal["returned"] = "returned"
+    returned: Mapping[str, Any] | None = None
+    raised: BodyRaised | None = None
+    kind: Literal["ended"] = "ended"
 
-
-@dataclass(frozen=True, slots=True)
-class Raised:
-    """Executor to parent: the body raised."""
-
-    execution_id: str
-    reason: str
-    terminal: bool
-    traceback: str
-    kind: Literal["raised"] = "raised"
-
-
-@dataclass(frozen=True, slots=True)
-class Cancelled:
-    """Executor to parent: the body was ended by a signal; the executor exits."""
-
-    execution_id: str
-    kind: Literal["cancelled"] = "cancelled"
+    @property
+    def outcome(self) -> BodyOutcome:
+        """What the message says of the body."""
+        if self.raised is not None:
+            return self.raised
+        if self.returned is not None:
+            return BodyReturned(self.returned)
+        return BodyStopped("the task function was ended by a signal")
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,9 +164,7 @@ Frame: TypeAlias = (
     | Ready
     | ImportFailed
     | Began
-    | Returned
-    | Raised
-    | Cancelled
+    | Ended
     | Logged
     | Sampled
     | Progressed
@@ -181,14 +174,15 @@ Frame: TypeAlias = (
 )
 # A message of these that is not well-formed is dropped; any other one ends the executor.
 _TELEMETRY = frozenset({"logged", "sampled", "progressed"})
-# What people read. Half a surrogate pair in it becomes `?`; in a result it is refused.
-_MAY_BE_CUT = (ImportFailed, Raised, Logged, Sampled, Progressed)
+# What people read, as a reason. Half a surrogate pair in it becomes `?`; in a result it is refused.
+_READ_BY_PEOPLE = (ImportFailed, Logged, Sampled, Progressed)
 _FRAMES: TypeAdapter[Frame] = TypeAdapter(Annotated[Frame, Field(discriminator="kind")])
 
 
 def encode(frame: Frame, bytes_max: int = FRAME_BYTES_MAX) -> bytes:
     """One message with its length in front; raises FrameError for what JSON cannot say."""
-    lenient = "replace" if isinstance(frame, _MAY_BE_CUT) else "strict"
+    is_reason = isinstance(frame, Ended) and frame.raised is not None
+    lenient = "replace" if is_reason or isinstance(frame, _READ_BY_PEOPLE) else "strict"
     try:
         text = json.dumps(frame, default=_plain, allow_nan=False, ensure_ascii=False)
         body = text.encode("utf-8", lenient)
@@ -218,14 +212,6 @@ def _kind_of(error: ValidationError) -> object:
     return location[0] if location else None
 
 
-def frame_length(header: bytes) -> int:
-    """Length of the message that follows; raises FrameError when it is too long."""
-    (length,) = HEADER.unpack(header)
-    if not 0 < length <= FRAME_BYTES_MAX:
-        raise FrameError(f"a message of {length} bytes, at most {FRAME_BYTES_MAX}")
-    return int(length)
-
-
 class FrameBuffer:
     """Cuts a stream of bytes into messages."""
 
@@ -236,7 +222,10 @@ class FrameBuffer:
         """Add bytes that arrived; yield the messages that are complete."""
         self._bytes += data
         while len(self._bytes) >= HEADER.size:
-            end = HEADER.size + frame_length(bytes(self._bytes[: HEADER.size]))
+            (length,) = HEADER.unpack_from(self._bytes)
+            if not 0 < length <= FRAME_BYTES_MAX:
+                raise FrameError(f"a message of {length} bytes, at most {FRAME_BYTES_MAX}")
+            end = HEADER.size + length
             if len(self._bytes) < end:
                 return
             body = bytes(self._bytes[HEADER.size : end])
@@ -266,24 +255,12 @@ def _plain(value: object) -> object:
     raise TypeError(text)
 
 
-# Above this Conductor 3.32 turns the row into FAILED_WITH_TERMINAL_ERROR and answers 200.
-RESULT_BYTES_MAX = 10 * 1024 * 1024
-
-
 def sent_outcome(call: BodyCall, outcome: BodyOutcome) -> tuple[bytes, BodyOutcome]:
     """The message for the parent, and the outcome that it stands for."""
+    returned = outcome.result if isinstance(outcome, BodyReturned) else None
+    raised = outcome if isinstance(outcome, BodyRaised) else None
     try:
-        return encode(_frame_of(call.execution_id, outcome), RESULT_BYTES_MAX), outcome
+        return encode(Ended(call.execution_id, returned, raised), RESULT_BYTES_MAX), outcome
     except FrameError as error:
         failed = BodyRaised(f"result of the task cannot be sent: {error} [PRG-R002]")
-        return encode(_frame_of(call.execution_id, failed)), failed
-
-
-def _frame_of(execution_id: str, outcome: BodyOutcome) -> Frame:
-    match outcome:
-        case BodyReturned(result):
-            return Returned(execution_id, result)
-        case BodyRaised(reason, terminal, traceback):
-            return Raised(execution_id, reason, terminal, traceback)
-        case BodyStopped():
-            return Cancelled(execution_id)
+        return encode(Ended(call.execution_id, raised=failed)), failed

@@ -1,8 +1,8 @@
 """When a worker polls Conductor, for how many tasks, and when it waits instead.
 
-`CircuitBreaker` doubles the pauses after failures, `ServiceGate` and `DiskGate` forbid polling
-while lakeFS, Conductor or the disk cannot take an attempt, and `Poller` polls one task type for as
-many tasks as there are free slots. What becomes of a polled task is decided in `attempts`.
+`Poller` polls one task type for as many tasks as there are free slots. `CircuitBreaker` doubles the
+pauses after failures; `ServiceGate` and `DiskGate` forbid polling while lakeFS, Conductor or the
+disk cannot take an attempt. What becomes of a polled task is decided in `attempts`.
 """
 
 import asyncio
@@ -10,19 +10,56 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Literal, Protocol, TypeAlias, final
+from typing import Protocol, final
 
 from perago.app.telemetry.listeners import write
-from perago.app.worker.slot_budget import SlotBudget, first_of
+from perago.app.worker.bodies import SlotBudget, work_until
 from perago.domain.attempt import AttemptRecord
 from perago.ports.conductor import PollRequest
 from perago.ports.errors import OutcomeUnknownError, ServiceError, UnavailableError
 from perago.ports.system import Clock
 
+LOGGER = logging.getLogger("perago.worker")
+# How long Conductor may keep a poll open (above 5000 it answers 400). It answers early only when
+# the batch is full: asking for 3 with 2 waiting costs the whole time, so a poll that waits asks for
+# 1. 1000: an idle task type costs one request a second, and a drain waits for that poll.
+IDLE_WAIT_MS = 1000
+# The open poll has a slot that another task type waits for, and that type may have tasks. Longer
+# keeps them waiting. Shorter is more than ten polls a second for as long as slots are short; 100 ms
+# is also what Conductor waits when a poll does not say.
+SHARED_WAIT_MS = 100
+# After a poll that brought tasks a batch is asked for, which is rarely full: this is paid each
+# time. Longer leaves slots empty that are free already.
+BUSY_WAIT_MS = 5
+# If the answer to a poll is lost, its tasks wait until a worker finds them and hands them back,
+# or until their response time-out. That is the price of a larger batch; a smaller one would be more
+# polls for workers with many slots.
+BATCH_MAX = 100
+# How much longer than it was asked to a busy server may keep a poll open. Shorter misses rows that
+# it hands out late: they wait for the next such look, or for their response time-out. Longer lets
+# all rows of such a poll wait.
+OPEN_POLL_SECONDS = 2.0
+# Task functions that began together end together: one poll for all of them costs the server less.
+# Longer would leave slots empty that are free already. It is less than half of BUSY_WAIT_MS, which
+# such a poll may take anyway.
+GATHER_SECONDS = 0.002
+# For a server that does not wait although it was asked to: without pauses it would be polled in a
+# loop. They double as in conductor-python, because such a server may have a task at the next
+# moment.
+EMPTY_PAUSE_FIRST_SECONDS = 0.001
+EMPTY_PAUSE_SECONDS_MAX = 0.5
 # The first is short, because one lost connection is no outage. A minute is the longest time that a
 # worker goes on waiting after the service has come back.
 FIRST_PAUSE_SECONDS = 0.5
 PAUSE_SECONDS_MAX = 60.0
+# A pause of a minute may end early, because another poller or an attempt found that the service
+# works again. So its state is read each second.
+LOOK_AGAIN_SECONDS = 1.0
+DISK_PAUSE_SECONDS = 5.0  # attempts that end free their directories; asking the disk is one call
+# Room for what attempts that run still write, and for the log. 2 % where that is less, so that a
+# disk of 10 GB is not called full at 512 MiB. PERAGO_DISK_FREE_MIN replaces both.
+DISK_BYTES_MIN = 512 * 1024**2
+DISK_FRACTION_MIN = 0.02
 
 
 class Circuit(Enum):
@@ -112,226 +149,6 @@ class CircuitBreaker:
         return pause
 
 
-LOGGER = logging.getLogger("perago.worker")
-# How long Conductor may keep a poll open (above 5000 it answers 400). It answers early only when
-# the batch is full: asking for 3 with 2 waiting costs the whole time, so a poll that waits asks for
-# 1. 1000: an idle task type costs one request a second, and a drain waits for that poll.
-IDLE_WAIT_MS = 1000
-# The open poll has a slot that another task type waits for, and that type may have tasks. Longer
-# keeps them waiting. Shorter is more than ten polls a second for as long as slots are short; 100 ms
-# is also what Conductor waits when a poll does not say.
-SHARED_WAIT_MS = 100
-# After a poll that brought tasks a batch is asked for, which is rarely full: this is paid each
-# time. Longer leaves slots empty that are free already.
-BUSY_WAIT_MS = 5
-# If the answer to a poll is lost, its tasks wait until a worker finds them and hands them back,
-# or until their response time-out. That is the price of a larger batch; a smaller one would be more
-# polls for workers with many slots.
-BATCH_MAX = 100
-# How much longer than it was asked to a busy server may keep a poll open. Shorter misses rows that
-# it hands out late: they wait for the next such look, or for their response time-out. Longer lets
-# all rows of such a poll wait.
-OPEN_POLL_SECONDS = 2.0
-# Task functions that began together end together: one poll for all of them costs the server less.
-# Longer would leave slots empty that are free already. It is less than half of BUSY_WAIT_MS, which
-# such a poll may take anyway.
-GATHER_SECONDS = 0.002
-# For a server that does not wait although it was asked to: without pauses it would be polled in a
-# loop. They double as in conductor-python, because such a server may have a task at the next
-# moment.
-EMPTY_PAUSE_FIRST_SECONDS = 0.001
-EMPTY_PAUSE_SECONDS_MAX = 0.5
-
-
-Drained: TypeAlias = "asyncio.Future[Literal[True]]"
-
-
-class Polls(Protocol):
-    """The one question a poller asks; every task queue answers it."""
-
-    async def poll(self, request: PollRequest) -> tuple[AttemptRecord, ...]:
-        """Take up to `count` scheduled tasks."""
-        ...
-
-
-class Gate(Protocol):
-    """Something that may forbid polling for a while."""
-
-    @property
-    def one_at_a_time(self) -> bool:
-        """Whether a poll may ask for one attempt only."""
-        ...
-
-    async def pause(self) -> float:
-        """Seconds to wait; 0 to go on."""
-        ...
-
-    def tried(self) -> None:
-        """Something was polled."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class PolledType:
-    """A task type, its domain, and what must hold before it is polled."""
-
-    name: str
-    domain: str | None
-    gates: Sequence[Gate]
-
-
-@dataclass(frozen=True, slots=True)
-class PollTools:
-    """What every poller of a worker shares; `unheard` looks for rows that a lost answer had."""
-
-    queue: Polls
-    clock: Clock
-    budget: SlotBudget
-    breaker: CircuitBreaker
-    worker_id: str
-    draining: asyncio.Event
-    take: Callable[[AttemptRecord], None]
-    unheard: Callable[[str], Awaitable[bool]]
-
-
-@final
-class Poller:
-    """Polls one task type until the worker drains."""
-
-    def __init__(self, polled: PolledType, tools: PollTools) -> None:
-        self._type = polled
-        self._tools = tools
-        self._busy = False
-        self._empty_pause = 0.0
-        self._open_until: float | None = None
-
-    async def run(self) -> None:
-        """Poll, hand over, poll again."""
-        tools = self._tools
-        drained = asyncio.ensure_future(tools.draining.wait())
-        try:
-            while not tools.draining.is_set():
-                closed = await self._closed_gates()
-                if closed > 0:
-                    await self._wait(closed, drained)
-                    continue
-                if self._empty_pause > 0:
-                    await self._wait(self._empty_pause, drained)
-                taken = await self._take_slots()
-                if taken:
-                    left = taken - await self._poll(taken)
-                    if left:
-                        tools.budget.give_back(left)
-        finally:
-            drained.cancel()
-
-    async def _poll(self, count: int) -> int:
-        """Ask once; how many attempts were handed over."""
-        tools = self._tools
-        wait_ms = self._wait_ms()
-        request = PollRequest(
-            self._type.name, tools.worker_id, count, domain=self._type.domain, wait_ms=wait_ms
-        )
-        asked = tools.clock.monotonic()
-        try:
-            records = await tools.queue.poll(request)
-        except ServiceError as error:
-            was_closed = tools.breaker.closed
-            pause = tools.breaker.failed(str(error))
-            if was_closed:
-                facts = {"error": str(error), "pause_seconds": round(pause, 3)}
-                write(LOGGER, logging.WARNING, f"circuit open: {tools.breaker.name}", facts)
-            self._busy = False
-            if isinstance(error, OutcomeUnknownError):
-                # The server may go on with this poll, and hand rows out to a worker that is gone.
-                self._open_until = asked + wait_ms / 1000 + OPEN_POLL_SECONDS
-            return 0
-        if not tools.breaker.closed:
-            write(LOGGER, logging.INFO, f"circuit closed: {tools.breaker.name}", {})
-        tools.breaker.succeeded()
-        for record in records:
-            tools.take(record)
-        if records:
-            for gate in self._type.gates:
-                gate.tried()
-        self._note(bool(records), tools.clock.monotonic() - asked, wait_ms / 1000)
-        await self._look_for_unheard()
-        return len(records)
-
-    async def _look_for_unheard(self) -> None:
-        """Look for rows of a poll without an answer, when that poll is surely over.
-
-        A poll of this type must not be under way, because its rows would look the same. It is done
-        after a poll that was answered, because a Conductor that is away cannot be asked.
-        """
-        until = self._open_until
-        if until is None or self._tools.clock.monotonic() < until:
-            return
-        if await self._tools.unheard(self._type.name):
-            self._open_until = None
-
-    def _note(self, found: bool, took: float, wait: float) -> None:  # noqa: FBT001
-        """Back off after empty answers that came before the wait that was asked for.
-
-        A server that does not wait answers at once, so half of the wait shows that this one did. A
-        busy poll asks for a wait that is too short to tell.
-        """
-        was_busy, self._busy = self._busy, found
-        if found or was_busy or took >= wait / 2:
-            self._empty_pause = 0.0
-        else:
-            longer = max(self._empty_pause * 2, EMPTY_PAUSE_FIRST_SECONDS)
-            self._empty_pause = min(longer, EMPTY_PAUSE_SECONDS_MAX)
-
-    def _wait_ms(self) -> int:
-        if self._busy:
-            return BUSY_WAIT_MS
-        return SHARED_WAIT_MS if self._tools.budget.waiting else IDLE_WAIT_MS
-
-    async def _closed_gates(self) -> float:
-        for gate in self._type.gates:
-            pause = await gate.pause()
-            if pause > 0:
-                return pause
-        return 0.0
-
-    async def _take_slots(self) -> int:
-        """Slots for one poll, or none when the worker drains first."""
-        budget, draining = self._tools.budget, self._tools.draining
-        if draining.is_set():
-            return 0
-        # A service that has just failed is tried with one attempt: a batch would be lost with it.
-        careful = any(gate.one_at_a_time for gate in self._type.gates)
-        wanted = BATCH_MAX if self._busy and not careful else 1
-        taken = budget.take_free(wanted) or await budget.take(wanted, unless=draining.is_set)
-        # Only where others have slots too: without them none becomes free in this moment.
-        if self._busy and not careful and 0 < taken < min(budget.taken, wanted):
-            await self._tools.clock.sleep(GATHER_SECONDS)
-            taken += budget.take_free(wanted - taken)
-        # The drain may have begun while this waited for a slot. Tasks that are polled now would
-        # only make it longer.
-        if draining.is_set():
-            budget.give_back(taken)
-            return 0
-        return taken
-
-    async def _wait(self, seconds: float, drained: Drained) -> None:
-        """Let time pass, but not longer than until the drain."""
-        over = asyncio.ensure_future(self._tools.clock.sleep(seconds))
-        await first_of(over, drained)
-        over.cancel()
-
-
-DISK_PAUSE_SECONDS = 5.0  # attempts that end free their directories; asking the disk is one call
-# A pause of a minute may end early, because another poller or an attempt found that the service
-# works again. So its state is read each second.
-LOOK_AGAIN_SECONDS = 1.0
-# Room for what attempts that run still write, and for the log. 2 % where that is less, so that a
-# disk of 10 GB is not called full at 512 MiB. PERAGO_DISK_FREE_MIN replaces both.
-DISK_BYTES_MIN = 512 * 1024**2
-DISK_FRACTION_MIN = 0.02
-
-
 @dataclass(frozen=True, slots=True)
 class DiskSpace:
     """A disk as the operating system tells it."""
@@ -407,15 +224,7 @@ class DiskGate:
         self._warn = warn
         self._warned = False
 
-    @property
-    def one_at_a_time(self) -> bool:
-        """A disk has room or has none."""
-        return False
-
-    def tried(self) -> None:
-        """Do nothing: a polled attempt says nothing of the room on the disk."""
-
-    async def pause(self) -> float:
+    def pause(self) -> float:
         """Seconds to wait before polling; 0 when there is room."""
         space = self._space()
         if not space.is_nearly_full:
@@ -425,3 +234,157 @@ class DiskGate:
             self._warn(space)
             self._warned = True
         return DISK_PAUSE_SECONDS
+
+
+class Polls(Protocol):
+    """The one question a poller asks; every task queue answers it."""
+
+    async def poll(self, request: PollRequest) -> tuple[AttemptRecord, ...]:
+        """Take up to `count` scheduled tasks."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class PolledType:
+    """A task type, its domain, and what must work before it is polled."""
+
+    name: str
+    domain: str | None = None
+    services: Sequence[ServiceGate] = ()
+    disk: DiskGate | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PollTools:
+    """What every poller of a worker shares; `unheard` looks for rows that a lost answer had."""
+
+    queue: Polls
+    clock: Clock
+    budget: SlotBudget
+    breaker: CircuitBreaker
+    worker_id: str
+    draining: asyncio.Event
+    take: Callable[[AttemptRecord], None]
+    unheard: Callable[[str], Awaitable[bool]]
+
+
+@final
+class Poller:
+    """Polls one task type until the worker drains."""
+
+    def __init__(self, polled: PolledType, tools: PollTools) -> None:
+        self._type = polled
+        self._tools = tools
+        self._busy = False
+        self._empty_pause = 0.0
+        self._open_until: float | None = None
+
+    async def run(self) -> None:
+        """Poll, hand over, poll again."""
+        tools = self._tools
+        drained = asyncio.ensure_future(tools.draining.wait())
+        try:
+            while not tools.draining.is_set():
+                closed = await self._closed_gates()
+                if closed > 0:
+                    await work_until(tools.clock.sleep(closed), drained)
+                    continue
+                if self._empty_pause > 0:
+                    await work_until(tools.clock.sleep(self._empty_pause), drained)
+                taken = await self._take_slots()
+                if taken:
+                    left = taken - await self._poll(taken)
+                    if left:
+                        tools.budget.give_back(left)
+        finally:
+            drained.cancel()
+
+    async def _poll(self, count: int) -> int:
+        """Ask once; how many attempts were handed over."""
+        tools = self._tools
+        wait_ms = self._wait_ms()
+        request = PollRequest(
+            self._type.name, tools.worker_id, count, domain=self._type.domain, wait_ms=wait_ms
+        )
+        asked = tools.clock.monotonic()
+        try:
+            records = await tools.queue.poll(request)
+        except ServiceError as error:
+            was_closed = tools.breaker.closed
+            pause = tools.breaker.failed(str(error))
+            if was_closed:
+                facts = {"error": str(error), "pause_seconds": round(pause, 3)}
+                write(LOGGER, logging.WARNING, f"circuit open: {tools.breaker.name}", facts)
+            self._busy = False
+            if isinstance(error, OutcomeUnknownError):
+                # The server may go on with this poll, and hand rows out to a worker that is gone.
+                self._open_until = asked + wait_ms / 1000 + OPEN_POLL_SECONDS
+            return 0
+        if not tools.breaker.closed:
+            write(LOGGER, logging.INFO, f"circuit closed: {tools.breaker.name}", {})
+        tools.breaker.succeeded()
+        for record in records:
+            tools.take(record)
+        if records:
+            for service in self._type.services:
+                service.tried()
+        self._note(bool(records), tools.clock.monotonic() - asked, wait_ms / 1000)
+        await self._look_for_unheard()
+        return len(records)
+
+    async def _look_for_unheard(self) -> None:
+        """Look for rows of a poll without an answer, when that poll is surely over.
+
+        A poll of this type must not be under way, because its rows would look the same. It is done
+        after a poll that was answered, because a Conductor that is away cannot be asked.
+        """
+        until = self._open_until
+        if until is None or self._tools.clock.monotonic() < until:
+            return
+        if await self._tools.unheard(self._type.name):
+            self._open_until = None
+
+    def _note(self, found: bool, took: float, wait: float) -> None:  # noqa: FBT001
+        """Back off after empty answers that came before the wait that was asked for.
+
+        A server that does not wait answers at once, so half of the wait shows that this one did. A
+        busy poll asks for a wait that is too short to tell.
+        """
+        was_busy, self._busy = self._busy, found
+        if found or was_busy or took >= wait / 2:
+            self._empty_pause = 0.0
+        else:
+            longer = max(self._empty_pause * 2, EMPTY_PAUSE_FIRST_SECONDS)
+            self._empty_pause = min(longer, EMPTY_PAUSE_SECONDS_MAX)
+
+    def _wait_ms(self) -> int:
+        if self._busy:
+            return BUSY_WAIT_MS
+        return SHARED_WAIT_MS if self._tools.budget.waiting else IDLE_WAIT_MS
+
+    async def _closed_gates(self) -> float:
+        for service in self._type.services:
+            pause = await service.pause()
+            if pause > 0:
+                return pause
+        return 0.0 if self._type.disk is None else self._type.disk.pause()
+
+    async def _take_slots(self) -> int:
+        """Slots for one poll, or none when the worker drains first."""
+        budget, draining = self._tools.budget, self._tools.draining
+        if draining.is_set():
+            return 0
+        # A service that has just failed is tried with one attempt: a batch would be lost with it.
+        careful = any(each.one_at_a_time for each in self._type.services)
+        wanted = BATCH_MAX if self._busy and not careful else 1
+        taken = budget.take_free(wanted) or await budget.take(wanted, unless=draining.is_set)
+        # Only where others have slots too: without them none becomes free in this moment.
+        if self._busy and not careful and 0 < taken < min(budget.taken, wanted):
+            await self._tools.clock.sleep(GATHER_SECONDS)
+            taken += budget.take_free(wanted - taken)
+        # The drain may have begun while this waited for a slot. Tasks that are polled now would
+        # only make it longer.
+        if draining.is_set():
+            budget.give_back(taken)
+            return 0
+        return taken

@@ -7,35 +7,33 @@ every executor whose function was ended, because such a function may have left a
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import TypeAlias, final
+from dataclasses import dataclass
+from typing import final
 
 from perago.app.telemetry.listeners import BodyObserver
 from perago.app.worker import frames
-from perago.app.worker.attempts import Order, SlotFacts, StopOrders
+from perago.app.worker.bodies import Order, SlotFacts, StopOrders, work_until
 from perago.app.worker.executor import (
     Executor,
     ExecutorImportError,
-    ExecutorListener,
     ExecutorProgram,
     ExecutorStartError,
     start_executor,
 )
-from perago.app.worker.slot_budget import first_of
 from perago.app.worker_description import restart_backoff_seconds
 from perago.domain.attempt import ExecutionId
 from perago.domain.hand_back import Cause
 from perago.ports.system import Clock
-from perago.ports.task_body import (
-    BodyCall,
-    BodyOutcome,
-    BodyRaised,
-    BodyReturned,
-    BodyStopped,
-    TaskBody,
-)
+from perago.ports.task_body import BodyCall, BodyOutcome, BodyRaised, BodyStopped, TaskBody
 
-EndFrame: TypeAlias = frames.Returned | frames.Raised | frames.Cancelled
+# From SIGTERM to SIGKILL: time for the `finally` blocks of a task function. Longer keeps the slot
+# and a drain waiting (KILL_SECONDS in `worker` has to be longer than this).
+INTERRUPT_SECONDS_MAX = 2.0
+# Idle executors leave as soon as their connection closes; whatever is left after this hangs.
+CLOSE_SECONDS_MAX = 2.0
+# An executor may be killed from outside while it imports (for example for want of memory). Three in
+# a row are no accident: the start fails and says why. Later deaths restart with pauses, for ever.
+FIRST_STARTS_MAX = 3
 
 
 @final
@@ -56,14 +54,14 @@ class RunningBody:
         if not self.ended.done():
             self.ended.set_result(None)
 
-    def take(self, frame: frames.Began | EndFrame) -> bool:
+    def take(self, frame: frames.Began | frames.Ended) -> bool:
         """Take its begin or its end; whether it ended. A late end of an earlier body is dropped."""
         if frame.execution_id != self.call.execution_id or self.ended.done():
             return False
         self.has_begun = True
         if isinstance(frame, frames.Began):
             return False
-        self.ended.set_result(outcome_of(frame))
+        self.ended.set_result(frame.outcome)
         return True
 
 
@@ -92,71 +90,25 @@ class ExecutorSlot:
         return lives and self.body is None
 
 
-def run_frame(call: BodyCall, worker_id: str) -> frames.RunBody:
-    """The message that runs this call."""
-    workspace = None if call.workspace is None else str(call.workspace)
-    return frames.RunBody(
-        execution_id=call.execution_id,
-        task_name=call.task_name,
-        attempt=call.attempt,
-        params=call.params,
-        workspace=workspace,
-        worker_id=worker_id,
-        spark=call.spark,
-        staged=call.staged,
-        checkpoints=None if call.checkpoints is None else call.checkpoints.terms,
-        answers_changes=call.changes is not None,
-    )
-
-
-def outcome_of(frame: EndFrame) -> BodyOutcome:
-    """What the message says of the body."""
-    match frame:
-        case frames.Returned(_, result):
-            return BodyReturned(result)
-        case frames.Raised(_, reason, terminal, traceback):
-            return BodyRaised(reason, terminal, traceback)
-        case frames.Cancelled():
-            return BodyStopped("the task function was ended by a signal")
-
-
-def _unsendable(call: BodyCall, error: frames.FrameError) -> BodyRaised:
-    if call.staged is None:
-        return BodyRaised(f"params cannot be sent to an executor: {error} [PRG-I003]")
-    # The view of a check is data: about 150,000 paths of usual length fit into one message.
-    return BodyRaised(f"its paths cannot be sent to an executor: {error}")
-
-
-# From SIGTERM to SIGKILL: time for the `finally` blocks of a task function. Longer keeps the slot
-# and a drain waiting (KILL_SECONDS in `worker` has to be longer than this).
-INTERRUPT_SECONDS_MAX = 2.0
-# Idle executors leave as soon as their connection closes; whatever is left after this hangs.
-CLOSE_SECONDS_MAX = 2.0
-# An executor may be killed from outside while it imports (for example for want of memory). Three in
-# a row are no accident: the start fails and says why. Later deaths restart with pauses, for ever.
-FIRST_STARTS_MAX = 3
-
-
-@dataclass(frozen=True, slots=True)
-class ProcessBodySettings:
-    """How many executors of which program, and what they are called."""
-
-    program: ExecutorProgram
-    slots: int = 1
-    worker_id: str = ""
-    observer: BodyObserver = field(default_factory=BodyObserver)
-
-
 @final
 class ProcessBody(TaskBody):
     """Runs bodies in executors; `start` first, `close` last."""
 
-    def __init__(self, settings: ProcessBodySettings, clock: Clock) -> None:
-        self._settings = settings
-        self._observer = settings.observer
+    def __init__(
+        self,
+        program: ExecutorProgram,
+        clock: Clock,
+        *,
+        observer: BodyObserver | None = None,
+        worker_id: str = "",
+        slots: int = 1,
+    ) -> None:
+        self._program = program
         self._clock = clock
+        self._observer = BodyObserver() if observer is None else observer
+        self._worker_id = worker_id
         self.orders = StopOrders()
-        self._slots = [ExecutorSlot(number) for number in range(1, settings.slots + 1)]
+        self._slots = [ExecutorSlot(number) for number in range(1, slots + 1)]
         self._freed = asyncio.Event()
         self._restarts: set[asyncio.Task[None]] = set()
         self._answers: dict[ExecutionId, asyncio.Task[None]] = {}
@@ -230,9 +182,8 @@ class ProcessBody(TaskBody):
         self._closing.set()
         for answer in self._answers.values():
             answer.cancel()
-        if (
-            self._restarts
-        ):  # never cancelled, because a process that is half started would be left over
+        if self._restarts:
+            # Never cancelled, because a process that is half started would be left over.
             await asyncio.wait(self._restarts)
         executors = [slot.executor for slot in self._slots if slot.executor is not None]
         for executor in executors:
@@ -255,9 +206,7 @@ class ProcessBody(TaskBody):
             if (idle := next((slot for slot in self._slots if slot.is_idle), None)) is not None:
                 return idle
             self._freed.clear()
-            freed = asyncio.ensure_future(self._freed.wait())
-            await first_of(freed, order)
-            freed.cancel()
+            await work_until(self._freed.wait(), order)
         return order.result()
 
     async def _run_in(self, executor: Executor, slot: ExecutorSlot, order: Order) -> BodyOutcome:
@@ -265,7 +214,7 @@ class ProcessBody(TaskBody):
         assert body is not None, "the slot was given to it"
         call = body.call
         try:
-            executor.send(run_frame(call, self._settings.worker_id))
+            executor.send(run_frame(call, self._worker_id))
         except frames.FrameError as error:
             return _unsendable(call, error)
         outcome = await _end_of(body, order)
@@ -316,11 +265,11 @@ class ProcessBody(TaskBody):
                 return
 
     async def _start(self, slot: ExecutorSlot) -> None:
-        listener = ExecutorListener(
-            frame=lambda frame: self._take(slot, frame),
+        executor = await start_executor(
+            self._program,
+            take=lambda frame: self._take(slot, frame),
             line=lambda stream, line: self._observer.output(slot.call, stream, line),
         )
-        executor = await start_executor(self._settings.program, listener)
         slot.executor, self._failed_starts = executor, 0
         executor.exited.add_done_callback(lambda _: self._exited(slot, executor))
         self._observer.executor(slot.number, "executor started", {"pid": executor.pid})
@@ -366,10 +315,8 @@ class ProcessBody(TaskBody):
 
     async def _pause(self, seconds: float) -> None:
         """Wait before a restart, but not longer than until the end."""
-        over = asyncio.ensure_future(self._clock.sleep(seconds))
         closing = asyncio.ensure_future(self._closing.wait())
-        await first_of(over, closing)
-        over.cancel()
+        await work_until(self._clock.sleep(seconds), closing)
         closing.cancel()
 
     def _take_question(
@@ -402,7 +349,7 @@ class ProcessBody(TaskBody):
                 self._observer.progressed(call, message, facts)
             case frames.CheckpointTaken() | frames.ChangesAsked() if call is not None:
                 self._take_question(slot, call, frame)
-            case frames.Began() | frames.Returned() | frames.Raised() | frames.Cancelled():
+            case frames.Began() | frames.Ended():
                 if slot.body is not None and slot.body.take(frame):
                     slot.crashes = 0
             case _:
@@ -434,3 +381,27 @@ async def _end_of(body: RunningBody, order: Order) -> BodyOutcome | None:
         order.remove_done_callback(body.give_up)  # the order may outlive the body
         if late is not None:
             late.cancel()
+
+
+def run_frame(call: BodyCall, worker_id: str) -> frames.RunBody:
+    """The message that runs this call."""
+    workspace = None if call.workspace is None else str(call.workspace)
+    return frames.RunBody(
+        execution_id=call.execution_id,
+        task_name=call.task_name,
+        attempt=call.attempt,
+        params=call.params,
+        workspace=workspace,
+        worker_id=worker_id,
+        spark=call.spark,
+        staged=call.staged,
+        checkpoints=None if call.checkpoints is None else call.checkpoints.terms,
+        answers_changes=call.changes is not None,
+    )
+
+
+def _unsendable(call: BodyCall, error: frames.FrameError) -> BodyRaised:
+    if call.staged is None:
+        return BodyRaised(f"params cannot be sent to an executor: {error} [PRG-I003]")
+    # The view of a check is data: about 150,000 paths of usual length fit into one message.
+    return BodyRaised(f"its paths cannot be sent to an executor: {error}")

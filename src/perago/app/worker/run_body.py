@@ -1,19 +1,15 @@
-"""Calls one task function, in whichever process it runs, and captures what it prints.
+"""Calls one task function, in whichever process it runs.
 
 `run_body` gives the function its workspace, its metric recorder and the current attempt, and turns
-every way in which it ends into a value. `CapturedOutput` reads one output pipe of an executor line
-by line. `author_traceback` leaves Perago's own frames out of a traceback.
+every way in which it ends into a value.
 """
 
 import asyncio
-import contextlib
 import math
-import os
 import traceback
-from collections import deque
 from collections.abc import Callable, Generator, Mapping
 from concurrent.futures import Future
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -53,152 +49,19 @@ from perago.ports.task_body import (
 )
 from perago.ports.workspace import SparkWorkspace
 
-TakeSample = Callable[[str, str, float, Mapping[str, str]], None]
-
-
-@final
-class CallingRecorder(MetricRecorder):
-    """Hands each sample to a function: kind, name, value, labels."""
-
-    def __init__(self, take: TakeSample, context: TaskAttemptMetricContext | None = None) -> None:
-        self._take = take
-        self._context = context
-
-    @property
-    def context(self) -> TaskAttemptMetricContext | None:
-        """The attempt this recorder is bound to."""
-        return self._context
-
-    def with_context(self, context: TaskAttemptMetricContext) -> Self:
-        """The same, bound to one attempt."""
-        return type(self)(self._take, context)
-
-    def record(self, kind: MetricKind, name: str, value: float, labels: Mapping[str, str]) -> None:
-        """Hand over one sample."""
-        self._take(kind.value, name, value, labels)
-
-
-@contextmanager
-def body_workspace(
-    call: BodyCall, attempt: CurrentAttempt
-) -> Generator[Path | SparkWorkspace | None]:
-    """Open the workspace of a call for the time of its body."""
-    if call.spark is None:
-        yield call.workspace
-        return
-    from perago.app.spark_parts import open_spark_workspace  # noqa: PLC0415 - rarely needed
-
-    with open_spark_workspace(call.spark, attempt) as workspace:
-        yield workspace
-
-
-READ_BYTES = 64 * 1024  # what a pipe of Linux holds: one read empties it
-# A longer line is cut into several. Without a limit, output without line ends (a progress bar,
-# binary data) would be collected in the worker's memory. 16 KiB are far above a line for people. A
-# longer line of JSON is cut as well.
-LINE_BYTES_MAX = 16 * 1024
-# When the executor dies, the reason shows the last 5 lines that are not blank. Tracebacks and
-# progress bars print blank ones between them, so more than 5 are kept.
-LAST_LINES = 20
-
-
-@final
-class CapturedOutput:
-    """One pipe: its write end for the child, its lines for a function."""
-
-    def __init__(self, take: Callable[[str], None]) -> None:
-        self._take = take
-        self.read_end, self.write_end = os.pipe()
-        os.set_blocking(self.read_end, False)
-        self._rest = b""
-        self._open = True
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self.last_lines: deque[str] = deque(maxlen=LAST_LINES)
-
-    def started(self, loop: asyncio.AbstractEventLoop) -> None:
-        """The child has its end: close ours, and read from now on.
-
-        While any write end is open, a reader never sees the end of the pipe.
-        """
-        os.close(self.write_end)
-        loop.add_reader(self.read_end, self.drain)
-        self._loop = loop
-
-    def drain(self) -> None:
-        """Take everything that is in the pipe now."""
-        while self._open:
-            try:
-                data = os.read(self.read_end, READ_BYTES)
-            except BlockingIOError:
-                return
-            if not data:
-                self.close()
-                return
-            self._cut(data)
-
-    def close(self) -> None:
-        """Read no more; a line without its end is a line."""
-        if not self._open:
-            return
-        self._open = False
-        if self._loop is None:  # never started: the write end is still ours
-            os.close(self.write_end)
-        else:
-            self._loop.remove_reader(self.read_end)
-        with contextlib.suppress(OSError):
-            os.close(self.read_end)
-        if self._rest:
-            self._line(self._rest)
-            self._rest = b""
-
-    def _cut(self, data: bytes) -> None:
-        *lines, self._rest = (self._rest + data).split(b"\n")
-        for line in lines:
-            self._line(line)
-        if len(self._rest) > LINE_BYTES_MAX:
-            self._line(self._rest)
-            self._rest = b""
-
-    def _line(self, line: bytes) -> None:
-        text = line.decode("utf-8", "replace").rstrip("\r")
-        self.last_lines.append(text)
-        self._take(text)
-
-
 # By path: frames of Perago stand between the worker and the first line of the author.
 _OURS = Path(__file__).parents[2]
-
-
-def author_traceback(error: BaseException) -> str:
-    """Return the text of a traceback; empty when no line of the author's took part."""
-    frames = error.__traceback__
-    while frames is not None and _OURS in Path(frames.tb_frame.f_code.co_filename).parents:
-        frames = frames.tb_next
-    if frames is None:
-        return ""
-    return "".join(traceback.format_exception(type(error), error, frames))
-
-
-class BodyCancelled(BaseException):
-    """Raised inside a body that has to end now."""
-
-
-@dataclass(frozen=True, slots=True)
-class BodySurroundings:
-    """What a body is given besides its parameters."""
-
-    observer: BodyObserver = field(default_factory=BodyObserver)
-    worker_id: str = ""
-    cancel: CancelSignal = field(default_factory=CancelSignal)
-    ask: "Ask" = field(default_factory=lambda: ask_beside_the_loop)
-
-
-Ask: TypeAlias = Callable[[AskChanges], ChangedPaths | None]
-"""Puts a question of the function, which waits, to the process that has the keys."""
 # A function that runs in the loop of its test waits for an answer that this loop cannot give
 # meanwhile. Only this limit ends that wait. It is far above the few requests of an answer, and
 # such a test hangs for so long before it fails.
 ASK_SECONDS_MAX = 60.0
+
+Ask: TypeAlias = Callable[[AskChanges], ChangedPaths | None]
+"""Puts a question of the function, which waits, to the process that has the keys."""
+
+
+class BodyCancelled(BaseException):
+    """Raised inside a body that has to end now."""
 
 
 def ask_beside_the_loop(question: AskChanges) -> ChangedPaths | None:
@@ -218,19 +81,27 @@ def ask_beside_the_loop(question: AskChanges) -> ChangedPaths | None:
     return answered.result(ASK_SECONDS_MAX)
 
 
+@dataclass(frozen=True, slots=True)
+class BodySurroundings:
+    """What a body is given besides its parameters."""
+
+    observer: BodyObserver = field(default_factory=BodyObserver)
+    worker_id: str = ""
+    cancel: CancelSignal = field(default_factory=CancelSignal)
+    ask: Ask = ask_beside_the_loop
+
+
 def run_body(
     task: TaskDefinition, call: BodyCall, around: BodySurroundings | None = None
 ) -> BodyOutcome:
     """Call the function; an exit of the interpreter becomes a value too."""
     around = BodySurroundings() if around is None else around
-    attempt = _current_attempt(task, call, around)
-
-    def take(metric: str, name: str, value: float, labels: Mapping[str, str]) -> None:
-        around.observer.sampled(call, metric, name, value, labels)
-
-    recorder = CallingRecorder(take, _metric_context(call, around.worker_id))
+    recorder = _ObserverRecorder(around.observer, call, _metric_context(call, around.worker_id))
     try:
-        with running(attempt), body_workspace(call, attempt) as workspace:
+        with (
+            _running_attempt(task, call, around) as attempt,
+            body_workspace(call, attempt) as workspace,
+        ):
             if call.staged is not None:
                 return run_checks(task, open_view(call.staged, workspace))
             return BodyReturned(invoke_body(task, call.params, workspace, metrics=recorder))
@@ -276,9 +147,10 @@ def _check_reason(error: BaseException) -> str:
     return failure_reason(error)
 
 
-def _current_attempt(
+@contextmanager
+def _running_attempt(
     task: TaskDefinition, call: BodyCall, around: BodySurroundings
-) -> CurrentAttempt:
+) -> Generator[CurrentAttempt]:
     def report(message: str, facts: Mapping[str, object]) -> None:
         with suppress(Exception):  # what a body says of its progress never fails it
             said = {sendable_text(name): _sendable(facts[name]) for name in facts}
@@ -291,20 +163,27 @@ def _current_attempt(
         if call.checkpoints is not None:
             call.checkpoints.taken()
 
-    return CurrentAttempt(
-        task_name=call.task_name,
-        workflow_id=call.attempt.workflow_id,
-        task_id=call.attempt.task_id,
-        reference_name=call.attempt.reference_name,
-        execution_id=call.execution_id,
-        retry_count=call.attempt.retry_count,
-        iteration=call.attempt.iteration,
-        cancel=around.cancel,
-        report=report,
-        resumed_from=_found(terms),
-        take=CheckpointTaker(terms, taken, cancel=around.cancel),
-        ask=ChangesAsker(lambda: _ask(task, call, around)),
-    )
+    # Threads that the function leaves behind still have the attempt: their calls do nothing then.
+    with (
+        closing(CheckpointTaker(terms, taken, cancel=around.cancel)) as take,
+        closing(ChangesAsker(lambda: _ask(task, call, around))) as ask,
+    ):
+        attempt = CurrentAttempt(
+            task_name=call.task_name,
+            workflow_id=call.attempt.workflow_id,
+            task_id=call.attempt.task_id,
+            reference_name=call.attempt.reference_name,
+            execution_id=call.execution_id,
+            retry_count=call.attempt.retry_count,
+            iteration=call.attempt.iteration,
+            cancel=around.cancel,
+            report=report,
+            resumed_from=_found(terms),
+            take=take,
+            ask=ask,
+        )
+        with running(attempt):
+            yield attempt
 
 
 def _ask(task: TaskDefinition, call: BodyCall, around: BodySurroundings) -> ChangedPaths | None:
@@ -367,3 +246,49 @@ def _metric_context(call: BodyCall, worker_id: str) -> TaskAttemptMetricContext:
         worker_id=worker_id,
         retry_count=call.attempt.retry_count,
     )
+
+
+@contextmanager
+def body_workspace(
+    call: BodyCall, attempt: CurrentAttempt
+) -> Generator[Path | SparkWorkspace | None]:
+    """Open the workspace of a call for the time of its body."""
+    if call.spark is None:
+        yield call.workspace
+        return
+    from perago.app.spark_parts import open_spark_workspace  # noqa: PLC0415 - rarely needed
+
+    with open_spark_workspace(call.spark, attempt) as workspace:
+        yield workspace
+
+
+@final
+class _ObserverRecorder(MetricRecorder):
+    """Hands each sample of one call to an observer."""
+
+    def __init__(
+        self, observer: BodyObserver, call: BodyCall, context: TaskAttemptMetricContext
+    ) -> None:
+        self._observer = observer
+        self._call = call
+        self._context = context
+
+    @property
+    def context(self) -> TaskAttemptMetricContext:
+        return self._context
+
+    def with_context(self, context: TaskAttemptMetricContext) -> Self:
+        return type(self)(self._observer, self._call, context)
+
+    def record(self, kind: MetricKind, name: str, value: float, labels: Mapping[str, str]) -> None:
+        self._observer.sampled(self._call, kind.value, name, value, labels)
+
+
+def author_traceback(error: BaseException) -> str:
+    """Return the text of a traceback; empty when no line of the author's took part."""
+    frames = error.__traceback__
+    while frames is not None and _OURS in Path(frames.tb_frame.f_code.co_filename).parents:
+        frames = frames.tb_next
+    if frames is None:
+        return ""
+    return "".join(traceback.format_exception(type(error), error, frames))

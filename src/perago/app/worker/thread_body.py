@@ -21,10 +21,9 @@ from typing import TextIO, final
 from perago.app.authoring.current_attempt import CancelSignal
 from perago.app.authoring.task_definition import TaskDefinition
 from perago.app.telemetry.listeners import BodyObserver
-from perago.app.worker.attempts import SlotFacts, StopOrders
+from perago.app.worker.bodies import SlotFacts, StopOrders, first_of
 from perago.app.worker.frames import sent_outcome
 from perago.app.worker.run_body import BodySurroundings, run_body
-from perago.app.worker.slot_budget import first_of
 from perago.ports.task_body import (
     AskChanges,
     BodyCall,

@@ -1,28 +1,23 @@
 """A worker from its start to its end: it makes executors ready, polls, and drains on a signal.
 
-`worker_incarnation` names the process, and every start has another name: Conductor's row says which
-worker has it, and after a restart with the old name an attempt of the dead process would look
-current. `WorkerParts` says how patient each step is, `Worker` runs the steps.
+`WorkerParts` says how patient each step is, `Worker` runs the steps.
 """
 
 import asyncio
+import faulthandler
 import logging
-import os
-import re
 import signal
-import socket
-from collections.abc import Awaitable, Callable, Container, Coroutine, Mapping, Sequence
+import sys
+from collections.abc import Awaitable, Callable, Container, Coroutine, Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias, final
 
-from perago.app.attempt.context import Attempt, AttemptPorts, AttemptSettings
-from perago.app.attempt.patience import LAKEFS, Wait
-from perago.app.authoring.task_definition import TaskDefinition
-from perago.app.telemetry.listeners import AttemptListener, facts_of, write
-from perago.app.worker.attempts import Attempts, AttemptTools, Bodies, Order, SlotLease
+from perago.app.telemetry.listeners import facts_of, write
+from perago.app.worker.attempts import AttemptParts, Attempts
+from perago.app.worker.bodies import SlotBudget, first_of
 from perago.app.worker.polling import Circuit, PolledType, Poller, PollTools, ServiceGate
-from perago.app.worker.slot_budget import SignalAnswers, SlotBudget, answered_signals, first_of
 from perago.domain.attempt import (
     PublishBudget,
     completion_timeout_seconds,
@@ -30,79 +25,43 @@ from perago.domain.attempt import (
     shutdown_grace_seconds,
 )
 from perago.domain.hand_back import Cause
-from perago.ports.errors import OutcomeUnknownError, UnavailableError
-from perago.ports.workspace import Progress
 
-# Room for a host name (63 characters, the longest DNS label), pid, chance and a prefix. Only the
-# beginning is cut, because the end makes the name unique.
-CHARACTERS_MAX = 100
-# The name stands in log paths and in Conductor's rows.
-_UNSAFE = re.compile(r"[^A-Za-z0-9_.-]+")
-
-
-def worker_incarnation(prefix: str, chance: str) -> str:
-    """`prefix-host-pid-chance`, short enough for every store.
-
-    The end of `chance`: an execution id begins with the time, so that two starts of one container
-    within a minute would have the same beginning.
-    """
-    host = _UNSAFE.sub("-", socket.gethostname())
-    tail = f"-{os.getpid()}-{chance[-8:]}"
-    return f"{prefix}-{host}"[: CHARACTERS_MAX - len(tail)] + tail
-
-
-def domain_of(task_name: str, environment: Mapping[str, str]) -> str | None:
-    """The domain of one task, by conductor-python's variables; its own wins over all tasks'."""
-    name = re.sub(r"[^A-Za-z0-9]+", "_", task_name)
-    for key in (
-        f"CONDUCTOR_WORKER_{name.upper()}_DOMAIN",
-        f"conductor_worker_{name}_domain",
-        "CONDUCTOR_WORKER_ALL_DOMAIN",
-        "conductor_worker_all_domain",
-    ):
-        value = environment.get(key, "").strip()
-        if value:
-            return value
-    return None
-
-
+LOGGER = logging.getLogger("perago.worker")
+DRAINING = "worker draining"
+ABORTED = "worker aborted: it was told to stop a second time"
+# A loop that stands still for 15 s sends no heartbeats either. Fewer, and a busy machine or one
+# that was suspended for a moment has a healthy worker killed, with all its attempts.
+BEAT_SECONDS = 1.0
+BEATS_MISSED_MAX = 15
+# A request that was swallowed would hold up the end of a start for as long as its client waits.
+GIVEN_UP_SECONDS = 1.0
+# SIGTERM from systemd and Kubernetes, SIGINT from a terminal: the first drains, the second aborts.
+ENDING = (signal.SIGTERM, signal.SIGINT)
 # From the order to stop until the last executor is gone: INTERRUPT_SECONDS_MAX (2 s), the kill, and
 # time for a busy machine. Deployments need it in their grace period (tests/unit/test_deploy.py).
 KILL_SECONDS = 5.0
+
 Job: TypeAlias = Callable[[], Coroutine[object, object, None]]
-
-
 Unheard: TypeAlias = Callable[[str, Container[tuple[str, int]]], Awaitable[bool]]
 
 
-def nothing() -> None:
-    """Do nothing: the default of callbacks that only `perago start` sets."""
-
-
 async def nothing_unheard(task_type: str, taken: Container[tuple[str, int]]) -> bool:
-    """The same for rows whose poll was not answered: they wait for their time-out."""
+    """The default of `unheard`: rows whose poll was not answered wait for their time-out."""
     del task_type, taken
     return True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerParts:
+class WorkerParts(AttemptParts):
     """Everything outside, and how long to be patient."""
 
-    ports: AttemptPorts
-    bodies: Bodies
-    tasks: Mapping[str, TaskDefinition]
-    types: Sequence[PolledType]
-    settings: AttemptSettings
-    listeners: Sequence[AttemptListener]
     conductor_gate: ServiceGate
-    lakefs_gate: ServiceGate | None = None
     before_polling: Sequence[Job] = ()
     periodic: Sequence[Job] = ()
     force_kill_seconds: float | None = None
     unheard: Unheard = nothing_unheard
-    started: Callable[[], None] = nothing
-    beat: Callable[[], None] = nothing
+    started: Callable[[], None] = lambda: None
+    beat: Callable[[], None] = lambda: None
 
     @property
     def grace_seconds(self) -> float:
@@ -128,17 +87,6 @@ class WorkerParts:
     def _budgets(self) -> list[PublishBudget | None]:
         found = [task.controls.publish_budget for task in self.tasks.values()]
         return [None if each is None else each.as_value() for each in found] or [None]
-
-
-LOGGER = logging.getLogger("perago.worker")
-DRAINING = "worker draining"
-ABORTED = "worker aborted: it was told to stop a second time"
-# A loop that stands still for 15 s sends no heartbeats either. Fewer, and a busy machine or one
-# that was suspended for a moment has a healthy worker killed, with all its attempts.
-BEAT_SECONDS = 1.0
-BEATS_MISSED_MAX = 15
-# A request that was swallowed would hold up the end of a start for as long as its client waits.
-GIVEN_UP_SECONDS = 1.0
 
 
 def drain_reason(grace_seconds: float) -> str:
@@ -179,24 +127,12 @@ class Worker:
         self._draining = asyncio.Event()
         self._aborting = asyncio.Event()
         self._broken: BaseException | None = None
-        self._last_signal: signal.Signals | None = None
+        self.exit_signal: signal.Signals | None = None
+        """The signal that asked for the end."""
         self._beat_at = parts.ports.clock.monotonic()
         self.budget = SlotBudget(lambda: parts.bodies.ready)
         parts.bodies.on_change(self.budget.changed)
-        self.attempts = Attempts(
-            AttemptTools(
-                ports=parts.ports,
-                bodies=parts.bodies,
-                tasks=parts.tasks,
-                settings=parts.settings,
-                listeners=parts.listeners,
-                budget=self.budget,
-                admitted=self._admitted,
-                failed=self._attempt_failed,
-                ended=self._attempt_ended,
-                broken=self._break,
-            )
-        )
+        self.attempts = Attempts(parts, self.budget, self._draining, self._watch)
 
     @property
     def is_live(self) -> bool:
@@ -212,11 +148,6 @@ class Worker:
         answering = all(gate is None or gate.breaker.state is not Circuit.OPEN for gate in gates)
         return self.phase is WorkerPhase.RUNNING and parts.bodies.ready > 0 and answering
 
-    @property
-    def exit_signal(self) -> signal.Signals | None:
-        """The signal that asked for the end."""
-        return self._last_signal
-
     def drain(self) -> None:
         """Poll no more, and let what runs come to its end within the grace."""
         self._draining.set()
@@ -225,7 +156,7 @@ class Worker:
     async def run(self) -> WorkerEnd:
         """Run from the start of the first executor to the end of the last."""
         parts = self._parts
-        with answered_signals(SignalAnswers(self._signalled, self._dump)):
+        with _answered_signals(self._signalled, self._dump):
             try:
                 if await self._make_ready():
                     return await self._work()
@@ -320,7 +251,6 @@ class Worker:
     async def _end_attempts(self, pollers: Sequence["asyncio.Task[None]"]) -> None:
         await asyncio.wait(pollers)  # what their last polls bring is run as well
         await self.attempts.all_ended()
-        await self.attempts.nothing_aside()  # the task logs: attempts write lines until they end
 
     async def _beat(self) -> None:
         while True:
@@ -329,71 +259,20 @@ class Worker:
                 self._parts.beat()
             await asyncio.sleep(BEAT_SECONDS)
 
-    async def _admitted(
-        self, attempt: Attempt, slot: SlotLease, order: Order, progress: Progress
-    ) -> None:
-        """Wait, with heartbeats, for a service that failed while this attempt was polled.
-
-        Its slot is for tasks that need no such service meanwhile. A row that another host could
-        serve is not kept longer than an attempt waits for anything: then it is handed back.
-        """
-        gate, parts = self._lakefs_gate_of(attempt), self._parts
-        if gate is None or await gate.outage() <= 0:
-            return
-        slot.lend()
-        began, now = parts.ports.clock.monotonic(), parts.ports.clock.monotonic
-        # Without patience nothing says how long is too long, and a failure would spend a retry.
-        seconds_max = parts.settings.patience_seconds or float("inf")
-        wait = Wait(LAKEFS, "the begin of the attempt", began, failures=1)
-        draining = asyncio.ensure_future(self._draining.wait())
-        try:
-            while (pause := await gate.outage()) > 0 and not (draining.done() or order.done()):
-                wait.report(progress, now(), gate.breaker.last_error)
-                if now() - began >= seconds_max:
-                    reason = f"PERAGO_PATIENCE was over: {gate.breaker.last_error}"
-                    parts.bodies.orders.stop(attempt.execution_id, reason, cause=Cause.SERVICE_AWAY)
-                await first_of(draining, order, seconds_max=pause)
-        finally:
-            draining.cancel()
-            wait.end(progress, now())
-        await slot.take_back(order)
-
-    def _attempt_failed(self, attempt: Attempt, error: Exception) -> None:
-        """Open the circuit, so that lakeFS is asked for its health before the next poll."""
-        gate = self._lakefs_gate_of(attempt)
-        if gate is not None and isinstance(error, UnavailableError | OutcomeUnknownError):
-            was_open = gate.breaker.state is Circuit.OPEN
-            pause = gate.breaker.failed(str(error))
-            if not was_open:
-                # Their rows stay in the queue, where workers that reach lakeFS find them.
-                types = [each.name for each in self._parts.types if gate in each.gates]
-                facts = {"pause_seconds": round(pause, 3), "error": str(error), "not_polled": types}
-                write(LOGGER, logging.WARNING, "circuit open: lakefs", facts)
-
-    def _attempt_ended(self, attempt: Attempt, served: bool) -> None:  # noqa: FBT001 - a callback
-        """An attempt that lakeFS has served closes the circuit."""
-        gate = self._lakefs_gate_of(attempt)
-        if gate is None or gate.breaker.closed:
-            return
-        if served:
-            gate.breaker.succeeded()
-            write(LOGGER, logging.INFO, "circuit closed: lakefs", {})
-        else:
-            gate.breaker.undecided()
-
-    def _lakefs_gate_of(self, attempt: Attempt) -> ServiceGate | None:
-        return self._parts.lakefs_gate if attempt.task.asks_lakefs else None
-
     def _signalled(self, number: signal.Signals) -> None:
         write(LOGGER, logging.INFO, f"worker got {number.name}", {})
-        self._last_signal = number
+        self.exit_signal = number
         if self._draining.is_set():
             self._aborting.set()
             self._parts.bodies.orders.stop_all(ABORTED, cause=Cause.DRAIN)
         self.drain()
 
     def _dump(self) -> None:
-        """Which slot runs what, and which attempts are under way."""
+        """Stacks of every thread and task to standard error, then what the worker knows."""
+        faulthandler.dump_traceback(file=sys.stderr, all_threads=True)
+        for task in asyncio.all_tasks():
+            task.print_stack(limit=4, file=sys.stderr)
+        sys.stderr.flush()  # before what follows, which executors and the log write by other ways
         self._parts.bodies.dump_stacks()
         slots = [
             {"slot": each.slot, "pid": each.pid, "execution_id": each.execution_id}
@@ -422,3 +301,19 @@ class Worker:
             "grace_seconds": parts.grace_seconds,
             "termination_grace_period_seconds": parts.termination_seconds,
         }
+
+
+@contextmanager
+def _answered_signals(
+    end: Callable[[signal.Signals], None], dump: Callable[[], None]
+) -> Generator[None]:
+    """Answer signals in the running loop, for the block."""
+    loop = asyncio.get_running_loop()
+    for number in ENDING:
+        loop.add_signal_handler(number, end, number)
+    loop.add_signal_handler(signal.SIGUSR1, dump)
+    try:
+        yield
+    finally:
+        for number in (*ENDING, signal.SIGUSR1):
+            loop.remove_signal_handler(number)

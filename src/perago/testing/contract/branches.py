@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from perago.domain.logical_execution import BranchName, TagName
+from perago.domain.lakefs import BranchName, TagName
 from perago.domain.outcome import DirtyTarget, NoAnswer, Relocated, RelocationRefused
+from perago.ports.asking import pages
 from perago.ports.errors import (
     BranchExistsError,
     BranchMissingError,
@@ -29,25 +30,25 @@ from perago.testing.contract.lakefs_under_test import scene as scene
 
 async def test_B1_create_starts_at_source(scene: Scene) -> None:
     await scene.commit(MAIN, later=b"later")
-    await scene.under_test.branches.create(scene.repository, BranchName("new"), scene.input_ref)
+    await scene.create_branch(BranchName("new"), scene.input_ref)
     assert await scene.head(BranchName("new")) == scene.input_ref
 
 
 async def test_B2_create_refuses_existing(scene: Scene) -> None:
     with pytest.raises(BranchExistsError):
-        await scene.under_test.branches.create(scene.repository, STAGING, scene.input_ref)
+        await scene.create_branch(STAGING, scene.input_ref)
     assert await scene.head(STAGING) == scene.staged
 
 
 async def test_B3_create_needs_a_known_source(scene: Scene) -> None:
     with pytest.raises(ReferenceMissingError):
-        await scene.under_test.branches.create(scene.repository, NOWHERE, UNKNOWN)
+        await scene.create_branch(NOWHERE, UNKNOWN)
 
 
 async def test_B4_head_of_missing_branch(scene: Scene) -> None:
     with pytest.raises(BranchMissingError):
         await scene.head(NOWHERE)
-    await scene.under_test.tags.create(scene.repository, TagName(NOWHERE), scene.input_ref)
+    await scene.tags.create(scene.repository, TagName(NOWHERE), scene.input_ref)
     for name in (NOWHERE, BranchName(scene.input_ref[:8])):
         with pytest.raises(BranchMissingError):
             await scene.head(name)
@@ -56,22 +57,22 @@ async def test_B4_head_of_missing_branch(scene: Scene) -> None:
 async def test_B5_head_is_a_record(scene: Scene) -> None:
     metadata = {"perago.phase": "try", "empty": ""}
     request = CommitRequest(scene.repository, MAIN, "for humans", metadata, allow_empty=True)
-    commit = await scene.under_test.commits.commit(request)
-    head = await scene.under_test.branches.head(scene.repository, MAIN)
+    commit = await scene.commits.commit(request)
+    head = await scene.record()
     assert (head.commit, head.parents, head.message) == (commit, (scene.input_ref,), "for humans")
     assert head.metadata == metadata
 
 
 async def test_B6_delete_is_idempotent(scene: Scene) -> None:
     for _ in range(2):
-        await scene.under_test.branches.delete(scene.repository, STAGING)
+        await scene.branches.delete(scene.repository, STAGING)
     with pytest.raises(BranchMissingError):
         await scene.head(STAGING)
 
 
 async def test_B21_relocate_points_the_branch(scene: Scene) -> None:
     await scene.commit(MAIN, abandoned=b"abandoned")
-    relocate = scene.under_test.branches.relocate
+    relocate = scene.branches.relocate
     for commit in (scene.staged, scene.input_ref):
         assert await relocate(scene.repository, MAIN, commit) == Relocated()
         assert await scene.head() == commit
@@ -80,9 +81,9 @@ async def test_B21_relocate_points_the_branch(scene: Scene) -> None:
 
 async def test_B22_relocate_of_a_protected_branch(scene: Scene) -> None:
     await scene.under_test.protect(scene.repository, MAIN)
-    assert await scene.under_test.branches.is_protected(scene.repository, MAIN)
-    assert not await scene.under_test.branches.is_protected(scene.repository, STAGING)
-    answer = await scene.under_test.branches.relocate(scene.repository, MAIN, scene.staged)
+    assert await scene.branches.is_protected(scene.repository, MAIN)
+    assert not await scene.branches.is_protected(scene.repository, STAGING)
+    answer = await scene.branches.relocate(scene.repository, MAIN, scene.staged)
     assert isinstance(answer, RelocationRefused)
     assert answer.protected
     assert await scene.head() == scene.input_ref
@@ -91,39 +92,36 @@ async def test_B22_relocate_of_a_protected_branch(scene: Scene) -> None:
 
 async def test_B23_relocate_keeps_uncommitted_objects(scene: Scene) -> None:
     await scene.under_test.write(scene.repository, MAIN, "left behind", b"uncommitted")
-    answer = await scene.under_test.branches.relocate(scene.repository, MAIN, scene.staged)
+    answer = await scene.branches.relocate(scene.repository, MAIN, scene.staged)
     assert answer == Relocated()
-    dirt = await scene.under_test.commits.uncommitted_page(scene.repository, MAIN)
+    dirt = await scene.commits.uncommitted_page(scene.repository, MAIN)
     assert [change.path for change in dirt.changes] == ["left behind"]
     assert isinstance(await scene.merge(replace(scene.request, allow_empty=True)), DirtyTarget)
 
 
 async def test_B24_relocate_to_an_unknown_commit(scene: Scene) -> None:
     with pytest.raises(ReferenceMissingError):
-        await scene.under_test.branches.relocate(scene.repository, MAIN, UNKNOWN)
+        await scene.branches.relocate(scene.repository, MAIN, UNKNOWN)
     assert await scene.head() == scene.input_ref
 
 
 async def test_B25_list_is_paged_by_prefix(scene: Scene) -> None:
     wanted = [BranchName(f"run-{number}") for number in range(5)]
     for name in (*wanted, BranchName("running"), BranchName("rum")):
-        await scene.under_test.branches.create(scene.repository, name, scene.input_ref)
+        await scene.create_branch(name, scene.input_ref)
     found: list[BranchName] = []
-    more = True
-    while more:
-        after = found[-1] if found else ""
-        page = await scene.under_test.branches.list_page(scene.repository, "run-", after, 2)
+    listed = scene.branches.list_page
+    async for page in pages(lambda after: listed(scene.repository, "run-", after, 2)):
         assert len(page.names) == len(page.heads) <= 2
         assert set(page.heads) == {scene.input_ref}
         found.extend(page.names)
-        more = page.more
     assert found == wanted
 
 
 async def test_B26_branch_of_broken_actions_is_refused(scene: Scene) -> None:
     broken = await scene.under_test.commit_unchecked(scene.repository, STAGING, BROKEN_FILE)
     with pytest.raises(BrokenActionsError):
-        await scene.under_test.branches.create(scene.repository, BranchName("new"), broken)
+        await scene.create_branch(BranchName("new"), broken)
     with pytest.raises(BranchMissingError):
         await scene.head(BranchName("new"))
 
@@ -131,15 +129,15 @@ async def test_B26_branch_of_broken_actions_is_refused(scene: Scene) -> None:
 async def test_B29_broken_actions_block_deletion(scene: Scene) -> None:
     broken = await scene.under_test.commit_unchecked(scene.repository, STAGING, BROKEN_FILE)
     with pytest.raises(BrokenActionsError):
-        await scene.under_test.branches.delete(scene.repository, STAGING)
+        await scene.branches.delete(scene.repository, STAGING)
     assert await scene.head(STAGING) == broken
 
 
 async def test_B30_branches_share_names_with_tags(scene: Scene) -> None:
-    await scene.under_test.tags.create(scene.repository, TagName(NOWHERE), scene.input_ref)
+    await scene.tags.create(scene.repository, TagName(NOWHERE), scene.input_ref)
     for source in (scene.input_ref, UNKNOWN):
         with pytest.raises(ExistsError):
-            await scene.under_test.branches.create(scene.repository, NOWHERE, source)
+            await scene.create_branch(NOWHERE, source)
     with pytest.raises(BranchMissingError):
         await scene.head(NOWHERE)
 
@@ -162,7 +160,7 @@ async def test_B31_lost_answer_is_unknown(scene: Scene) -> None:
 
 
 async def test_B32_hidden_branch_is_listed_on_request(scene: Scene) -> None:
-    branches, repository = scene.under_test.branches, scene.repository
+    branches, repository = scene.branches, scene.repository
     names = [BranchName(f"run-{number}") for number in range(5)]
     for number, name in enumerate(names):
         await branches.create(repository, name, scene.input_ref, hidden=number % 2 == 1)
@@ -182,12 +180,12 @@ async def test_B32_hidden_branch_is_listed_on_request(scene: Scene) -> None:
 
 
 async def _protected(scene: Scene, *names: str) -> list[str]:
-    asked = scene.under_test.branches.is_protected
+    asked = scene.branches.is_protected
     return [name for name in names if await asked(scene.repository, BranchName(name))]
 
 
 async def test_B35_protect_adds_one_rule(scene: Scene) -> None:
-    branches, repository = scene.under_test.branches, scene.repository
+    branches, repository = scene.branches, scene.repository
     for pattern in ("release-*", "mine", "mine"):
         await branches.protect(repository, pattern)
     await branches.protect(repository, "as-mine", like=BranchName("mine"))
@@ -196,7 +194,7 @@ async def test_B35_protect_adds_one_rule(scene: Scene) -> None:
 
 
 async def test_B36_unprotect_takes_one_rule(scene: Scene) -> None:
-    branches, repository = scene.under_test.branches, scene.repository
+    branches, repository = scene.branches, scene.repository
     for pattern in ("release-*", "release-1", "mine"):
         await branches.protect(repository, pattern)
     for pattern in ("mine", "mine", "release-1", "unknown"):

@@ -6,14 +6,15 @@ them; whatever a test needs beyond the ports is a verb here or is not needed.
 
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from itertools import count
 from types import MappingProxyType
 from typing import Protocol, final
 
-from perago.adapters.memory.conductor import MemoryTaskDefinitions, MemoryTaskQueue, MemoryWorkflows
+import pytest
+
 from perago.adapters.memory.conductor_server import MemoryConductor
 from perago.adapters.memory.installations import conductor_installation
-from perago.adapters.memory.system import VirtualClock
-from perago.adapters.memory.worker_handle import WorkerHandle
+from perago.adapters.memory.system import VirtualClock, WorkerHandle
 from perago.domain.attempt import AttemptRecord, AttemptStatus, WorkflowSnapshot, WorkflowStatus
 from perago.ports.conductor import (
     PollRequest,
@@ -83,30 +84,23 @@ class MemoryConductorUnderTest(ConductorUnderTest):
     def __init__(self) -> None:
         self._clock = VirtualClock()
         self._conductor = MemoryConductor(self._clock)
-        self._queue = MemoryTaskQueue(self._conductor)
-        self._definitions = MemoryTaskDefinitions(self._conductor)
-        self._workflows = MemoryWorkflows(self._conductor)
-        self._names = 0
+        self._ports = conductor_installation(self._conductor, WorkerHandle())
+        self._numbers = count(1)
 
     @property
     def queue(self) -> TaskQueue:
-        """The queue of one worker."""
-        return self._queue
+        return self._ports.queue
 
     @property
     def definitions(self) -> TaskDefinitions:
-        """The definitions of the same server."""
-        return self._definitions
+        return self._ports.definitions
 
     @property
     def workflows(self) -> Workflows:
-        """The workflows of the same server."""
-        return self._workflows
+        return self._ports.workflows
 
     def unique(self, stem: str) -> str:
-        """Names are counted; every test has its own server."""
-        self._names += 1
-        return f"{stem}_{self._names}"
+        return f"{stem}_{next(self._numbers)}"  # every test has its own server
 
     @asynccontextmanager
     async def losing_answers(self) -> AsyncGenerator[ConductorInstallation]:
@@ -116,7 +110,7 @@ class MemoryConductorUnderTest(ConductorUnderTest):
     async def nudge(self, workflow_id: str) -> None:
         """Step the clock by a millisecond and decide."""
         self._clock.advance(CLOCK_STEP_SECONDS)
-        await self._workflows.decide(workflow_id)
+        await self.workflows.decide(workflow_id)
 
     async def let_pass(self, seconds: float) -> None:
         """Move the clock, because these tests do not sleep."""
@@ -124,18 +118,12 @@ class MemoryConductorUnderTest(ConductorUnderTest):
 
 
 OWNER = "perago@example.org"
-TIMEOUT_SECONDS = 40.0  # the first loop condition of a server starts a script engine
+# For the answer to a completion or a hand-back. Conductor judges the condition of a loop before it
+# answers, and starts its script engine for the first one, which takes long on a busy machine.
+TIMEOUT_SECONDS = 40.0
 LOOKS_MAX = 100  # 10 s of PAUSE_SECONDS: a law that fails there says so, and does not hang
 PAUSE_SECONDS = 0.1  # between looks at a real server; in memory only the clock moves
 NO_INPUTS: Mapping[str, object] = MappingProxyType({})
-
-
-async def define_task(under_test: ConductorUnderTest, **fields: object) -> str:
-    """Register a task type of its own; retries come at once unless `fields` say otherwise."""
-    name = under_test.unique("task")
-    defaults = {"retryDelaySeconds": 0, "timeoutSeconds": 0, "ownerEmail": OWNER}
-    await under_test.definitions.put({"name": name, **defaults, **fields})
-    return name
 
 
 def simple(
@@ -156,110 +144,121 @@ def system(kind: str, reference: str, **fields: object) -> dict[str, object]:
     return {"name": reference, "taskReferenceName": reference, "type": kind, **fields}
 
 
-async def define_workflow(
-    under_test: ConductorUnderTest, *tasks: Mapping[str, object], **fields: object
-) -> str:
-    """Register a workflow of its own."""
-    name = under_test.unique("workflow")
-    definition = {
-        "name": name,
-        "version": 1,
-        "schemaVersion": 2,
-        "ownerEmail": OWNER,
-        "timeoutSeconds": 0,
-        "timeoutPolicy": "ALERT_ONLY",
-        "tasks": list(tasks),
-        **fields,
-    }
-    await under_test.workflows.put_definition(definition)
-    return name
+@final
+class ConductorScene:
+    """The ports of an installation, and what most laws do with them."""
+
+    def __init__(self, under_test: ConductorUnderTest) -> None:
+        self.queue = under_test.queue
+        self.definitions = under_test.definitions
+        self.workflows = under_test.workflows
+        self.unique = under_test.unique
+        self.losing_answers = under_test.losing_answers
+        self.nudge = under_test.nudge
+        self.let_pass = under_test.let_pass
+
+    async def define_task(self, **fields: object) -> str:
+        """Register a task type of its own; retries come at once unless `fields` say otherwise."""
+        name = self.unique("task")
+        defaults = {"retryDelaySeconds": 0, "timeoutSeconds": 0, "ownerEmail": OWNER}
+        await self.definitions.put({"name": name, **defaults, **fields})
+        return name
+
+    async def define_workflow(self, *tasks: Mapping[str, object], **fields: object) -> str:
+        """Register a workflow of its own."""
+        name = self.unique("workflow")
+        definition = {
+            "name": name,
+            "version": 1,
+            "schemaVersion": 2,
+            "ownerEmail": OWNER,
+            "timeoutSeconds": 0,
+            "timeoutPolicy": "ALERT_ONLY",
+            "tasks": list(tasks),
+            **fields,
+        }
+        await self.workflows.put_definition(definition)
+        return name
+
+    async def start(
+        self, *tasks: Mapping[str, object], workflow_input: Mapping[str, object] = NO_INPUTS
+    ) -> str:
+        """Start a workflow of these tasks that nothing else is started from; its id."""
+        return await self.workflows.start(await self.define_workflow(*tasks), workflow_input)
+
+    async def start_one_task(self, **fields: object) -> tuple[str, str]:
+        """Start a workflow of one task that passes the input through; its id and task type."""
+        task_type = await self.define_task(**fields)
+        return await self.start(simple(task_type, "only", {"all": "${workflow.input}"})), task_type
+
+    async def take_one_task(self, **fields: object) -> tuple[str, str, AttemptRecord]:
+        """Start such a workflow and take its attempt, too."""
+        workflow_id, task_type = await self.start_one_task(**fields)
+        return workflow_id, task_type, await self.poll_one(task_type, workflow_id)
+
+    async def poll_now(
+        self, task_type: str, worker_id: str = "worker", *, domain: str | None = None
+    ) -> tuple[AttemptRecord, ...]:
+        """Take whatever waits now, at most ten."""
+        return await self.queue.poll(PollRequest(task_type, worker_id, count=10, domain=domain))
+
+    async def poll_one(
+        self, task_type: str, workflow_id: str, worker_id: str = "worker"
+    ) -> AttemptRecord:
+        """Take one attempt; what the server schedules by itself may need a nudge and a moment."""
+        for _ in range(LOOKS_MAX):
+            taken = await self.queue.poll(PollRequest(task_type, worker_id))
+            if taken:
+                return taken[0]
+            await self.nudge(workflow_id)
+            await self.let_pass(PAUSE_SECONDS)
+        raise AssertionError(f"no attempt of {task_type}: {await self.workflows.read(workflow_id)}")
+
+    async def finish(
+        self,
+        attempt: AttemptRecord,
+        status: AttemptStatus = AttemptStatus.COMPLETED,
+        output: Mapping[str, object] = NO_INPUTS,
+        reason: str | None = None,
+    ) -> None:
+        """Send a terminal update as the attempt's holder."""
+        worker_id = attempt.snapshot.worker_id or "worker"
+        update = TerminalUpdate(attempt.snapshot, worker_id, status, output, reason)
+        await self.queue.complete(update, timeout_seconds=TIMEOUT_SECONDS)
+
+    async def fail(self, attempt: AttemptRecord, reason: str = "broken") -> None:
+        """Send FAILED."""
+        await self.finish(attempt, AttemptStatus.FAILED, reason=reason)
+
+    async def row_of(self, attempt: AttemptRecord) -> AttemptRecord:
+        """Read an attempt's row; it must be there."""
+        mine = attempt.snapshot
+        row = await self.queue.read_attempt(mine.workflow_id, mine.task_id)
+        assert row is not None
+        return row
+
+    async def snapshot_of(self, workflow_id: str) -> WorkflowSnapshot:
+        """Read a workflow with its rows; it must be there."""
+        workflow = await self.queue.read_workflow(workflow_id)
+        assert workflow is not None
+        return workflow
+
+    async def workflow_of(self, workflow_id: str) -> WorkflowRecord:
+        """Read a workflow as an operator; it must be there."""
+        workflow = await self.workflows.read(workflow_id)
+        assert workflow is not None
+        return workflow
+
+    async def reaches(self, workflow_id: str, status: WorkflowStatus) -> bool:
+        """Whether a workflow reaches a status within a moment."""
+        for _ in range(LOOKS_MAX):
+            if (await self.workflow_of(workflow_id)).status is status:
+                return True
+            await self.nudge(workflow_id)
+            await self.let_pass(PAUSE_SECONDS)
+        return False
 
 
-async def start_one_task(
-    under_test: ConductorUnderTest,
-    *,
-    workflow_input: Mapping[str, object] = NO_INPUTS,
-    **fields: object,
-) -> tuple[str, str]:
-    """Start a workflow of one task that passes the input through; its id and the task's type."""
-    task_type = await define_task(under_test, **fields)
-    name = await define_workflow(
-        under_test, simple(task_type, "only", {"all": "${workflow.input}"})
-    )
-    return await under_test.workflows.start(name, workflow_input), task_type
-
-
-async def poll_now(
-    under_test: ConductorUnderTest, task_type: str, worker_id: str = "worker", **fields: str
-) -> tuple[AttemptRecord, ...]:
-    """Take whatever waits now, at most ten."""
-    request = PollRequest(task_type, worker_id, count=10, domain=fields.get("domain"))
-    return await under_test.queue.poll(request)
-
-
-async def poll_one(
-    under_test: ConductorUnderTest, task_type: str, workflow_id: str, worker_id: str = "worker"
-) -> AttemptRecord:
-    """Take one attempt; what the server schedules by itself may need a nudge and a moment."""
-    for _ in range(LOOKS_MAX):
-        taken = await under_test.queue.poll(PollRequest(task_type, worker_id))
-        if taken:
-            return taken[0]
-        await under_test.nudge(workflow_id)
-        await under_test.let_pass(PAUSE_SECONDS)
-    raise AssertionError(
-        f"no attempt of {task_type}: {await under_test.workflows.read(workflow_id)}"
-    )
-
-
-async def finish(
-    under_test: ConductorUnderTest,
-    attempt: AttemptRecord,
-    status: AttemptStatus = AttemptStatus.COMPLETED,
-    output: Mapping[str, object] = NO_INPUTS,
-    reason: str | None = None,
-) -> None:
-    """Send a terminal update as the attempt's holder."""
-    worker_id = attempt.snapshot.worker_id or "worker"
-    update = TerminalUpdate(attempt.snapshot, worker_id, status, output, reason)
-    await under_test.queue.complete(update, timeout_seconds=TIMEOUT_SECONDS)
-
-
-async def fail(
-    under_test: ConductorUnderTest, attempt: AttemptRecord, reason: str = "broken"
-) -> None:
-    """Send FAILED."""
-    await finish(under_test, attempt, AttemptStatus.FAILED, reason=reason)
-
-
-async def row_of(under_test: ConductorUnderTest, attempt: AttemptRecord) -> AttemptRecord:
-    """Read an attempt's row; it must be there."""
-    row = await under_test.queue.read_attempt(
-        attempt.snapshot.workflow_id, attempt.snapshot.task_id
-    )
-    assert row is not None
-    return row
-
-
-async def snapshot_of(under_test: ConductorUnderTest, workflow_id: str) -> WorkflowSnapshot:
-    """Read a workflow with its rows; it must be there."""
-    workflow = await under_test.queue.read_workflow(workflow_id)
-    assert workflow is not None
-    return workflow
-
-
-async def workflow_of(under_test: ConductorUnderTest, workflow_id: str) -> WorkflowRecord:
-    """Read a workflow as an operator; it must be there."""
-    workflow = await under_test.workflows.read(workflow_id)
-    assert workflow is not None
-    return workflow
-
-
-async def reaches(under_test: ConductorUnderTest, workflow_id: str, status: WorkflowStatus) -> bool:
-    """Whether a workflow reaches a status within a moment."""
-    for _ in range(LOOKS_MAX):
-        if (await workflow_of(under_test, workflow_id)).status is status:
-            return True
-        await under_test.nudge(workflow_id)
-        await under_test.let_pass(PAUSE_SECONDS)
-    return False
+@pytest.fixture
+def scene(conductor_under_test: ConductorUnderTest) -> ConductorScene:
+    return ConductorScene(conductor_under_test)

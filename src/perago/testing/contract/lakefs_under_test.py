@@ -5,18 +5,18 @@ Says nothing of which lakeFS answers; the tests of an adapter implement it.
 
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import count
-from typing import Protocol, final
+from typing import Protocol, Self, final
 
 import pytest
 
 from perago.adapters.memory.installations import RepositoryBuilder, lakefs_installation
 from perago.adapters.memory.lakefs import MemoryLakeFS
-from perago.adapters.memory.worker_handle import WorkerHandle
+from perago.adapters.memory.system import WorkerHandle
 from perago.domain.commit_metadata import EXPECTED_HEAD
 from perago.domain.fence import FENCE_FILE
-from perago.domain.logical_execution import NO_METADATA, BranchName, CommitId, RepositoryId
+from perago.domain.lakefs import NO_METADATA, BranchName, CommitId, CommitRecord, RepositoryId
 from perago.domain.outcome import MergeAnswer, Merged
 from perago.domain.paths import FENCE_PATH
 from perago.ports.installations import LakeFSInstallation
@@ -128,31 +128,25 @@ class MemoryLakeFSUnderTest(LakeFSUnderTest):
 
     @property
     def branches(self) -> Branches:
-        """The branches under test."""
         return self._ports.branches
 
     @property
     def commits(self) -> Commits:
-        """The commits under test."""
         return self._ports.commits
 
     @property
     def tags(self) -> Tags:
-        """The tags under test."""
         return self._ports.tags
 
     @property
     def objects(self) -> Objects:
-        """The objects under test."""
         return self._ports.objects
 
     @property
     def repositories(self) -> Repositories:
-        """The repositories under test."""
         return self._ports.repositories
 
     async def create_repository(self, *, read_only: bool = False) -> RepositoryId:
-        """Create one."""
         builder = RepositoryBuilder(self._lakefs, self.unique_name("repository"))
         if read_only:
             builder.make_read_only()
@@ -169,7 +163,6 @@ class MemoryLakeFSUnderTest(LakeFSUnderTest):
         content_type: str = DEFAULT_CONTENT_TYPE,
         metadata: Mapping[str, str] = NO_METADATA,
     ) -> None:
-        """Write one object."""
         self._builders[repository].write(
             path, content, branch, content_type=content_type, metadata=metadata
         )
@@ -182,13 +175,11 @@ class MemoryLakeFSUnderTest(LakeFSUnderTest):
         *,
         metadata: Mapping[str, str] = NO_METADATA,
     ) -> CommitId:
-        """Write, delete and commit."""
         return self._builders[repository].commit(files, branch, metadata=metadata)
 
     async def commit_unchecked(
         self, repository: RepositoryId, branch: BranchName, files: Mapping[str, bytes]
     ) -> CommitId:
-        """Commit without hooks."""
         return self._builders[repository].commit(files, branch, unchecked=True)
 
     async def protect(self, repository: RepositoryId, pattern: str) -> None:
@@ -201,7 +192,6 @@ class MemoryLakeFSUnderTest(LakeFSUnderTest):
         yield losing_answers(self._ports)
 
     def unique_name(self, prefix: str) -> str:
-        """The prefix and a number."""
         return f"{prefix}-{next(self._numbers)}"
 
 
@@ -228,14 +218,29 @@ hooks:
 """
 
 
-@dataclass(frozen=True, slots=True)
 class Scene:
     """A repository whose main has one file, and a staging branch that adds another."""
 
-    under_test: LakeFSUnderTest
-    repository: RepositoryId
-    input_ref: CommitId
-    staged: CommitId
+    def __init__(
+        self,
+        under_test: LakeFSUnderTest,
+        repository: RepositoryId,
+        input_ref: CommitId,
+        staged: CommitId,
+    ) -> None:
+        self.under_test = under_test
+        self.branches, self.commits = under_test.branches, under_test.commits
+        self.tags, self.objects = under_test.tags, under_test.objects
+        self.repository, self.input_ref, self.staged = repository, input_ref, staged
+
+    @classmethod
+    async def build(cls, under_test: LakeFSUnderTest, main: Mapping[str, bytes | None]) -> Self:
+        """A new one, with more files on main."""
+        repository = await under_test.create_repository()
+        input_ref = await under_test.commit_files(repository, MAIN, {"kept": b"kept", **main})
+        await under_test.branches.create(repository, STAGING, input_ref)
+        staged = await under_test.commit_files(repository, STAGING, {"added": b"added"})
+        return cls(under_test, repository, input_ref, staged)
 
     @property
     def request(self) -> MergeRequest:
@@ -247,8 +252,7 @@ class Scene:
         return replace(self.request, metadata={EXPECTED_HEAD: head})
 
     async def merge(self, request: MergeRequest | None = None) -> MergeAnswer:
-        """Merge."""
-        return await self.under_test.branches.merge(request or self.request)
+        return await self.branches.merge(request or self.request)
 
     async def merged(self, request: MergeRequest | None = None) -> CommitId:
         """Merge, which must succeed."""
@@ -256,33 +260,43 @@ class Scene:
         assert isinstance(answer, Merged), answer
         return answer.commit
 
+    async def create_branch(
+        self, name: BranchName, source: CommitId, *, hidden: bool = False
+    ) -> None:
+        await self.branches.create(self.repository, name, source, hidden=hidden)
+
+    async def record(self, branch: BranchName = MAIN) -> CommitRecord:
+        """The head with all that it says."""
+        return await self.branches.head(self.repository, branch)
+
     async def head(self, branch: BranchName = MAIN) -> CommitId:
         """The head's id."""
-        return (await self.under_test.branches.head(self.repository, branch)).commit
+        return (await self.record(branch)).commit
+
+    async def read(self, reference: str) -> CommitRecord:
+        """A commit, by any name of it."""
+        return await self.commits.read(self.repository, reference)
 
     async def paths(self, ref: str = MAIN) -> list[str]:
         """The paths a reference shows."""
-        page = await self.under_test.objects.list_page(self.repository, ref, prefix="")
+        page = await self.objects.list_page(self.repository, ref, prefix="")
         return [entry.path for entry in page.entries]
 
     async def commit(self, branch: BranchName, **files: bytes | None) -> CommitId:
-        """Commit files."""
+        return await self.commit_files(files, branch)
+
+    async def commit_files(
+        self, files: Mapping[str, bytes | None], branch: BranchName = MAIN
+    ) -> CommitId:
+        """Write files (None deletes one) and commit them."""
         return await self.under_test.commit_files(self.repository, branch, files)
-
-
-async def build_scene(under_test: LakeFSUnderTest, main: dict[str, bytes | None]) -> Scene:
-    repository = await under_test.create_repository()
-    input_ref = await under_test.commit_files(repository, MAIN, {"kept": b"kept", **main})
-    await under_test.branches.create(repository, STAGING, input_ref)
-    staged = await under_test.commit_files(repository, STAGING, {"added": b"added"})
-    return Scene(under_test, repository, input_ref, staged)
 
 
 @pytest.fixture
 async def scene(lakefs_under_test: LakeFSUnderTest) -> Scene:
-    return await build_scene(lakefs_under_test, {})
+    return await Scene.build(lakefs_under_test, {})
 
 
 @pytest.fixture
 async def fenced(lakefs_under_test: LakeFSUnderTest) -> Scene:
-    return await build_scene(lakefs_under_test, {FENCE_PATH: FENCE_FILE})
+    return await Scene.build(lakefs_under_test, {FENCE_PATH: FENCE_FILE})

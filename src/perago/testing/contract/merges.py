@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from perago.domain.commit_metadata import EXPECTED_HEAD
-from perago.domain.logical_execution import BranchName, TagName
+from perago.domain.lakefs import BranchName, TagName
 from perago.domain.outcome import (
     BrokenActions,
     DirtyTarget,
@@ -33,7 +33,7 @@ from perago.testing.contract.lakefs_under_test import scene as scene
 async def test_B7_squash_merge_has_one_parent(scene: Scene) -> None:
     metadata = {"perago.phase": "confirm", EXPECTED_HEAD: scene.input_ref}
     commit = await scene.merged(replace(scene.request, metadata=metadata, message="published"))
-    head = await scene.under_test.branches.head(scene.repository, MAIN)
+    head = await scene.record()
     assert (head.commit, head.parents, head.message) == (commit, (scene.input_ref,), "published")
     assert metadata.items() <= head.metadata.items()
     assert await scene.paths() == ["added", "kept"]
@@ -48,7 +48,7 @@ async def test_B8_merge_takes_a_commit_id(scene: Scene) -> None:
 async def test_B9_stale_merge_lands_on_the_new_head(scene: Scene) -> None:
     human = await scene.commit(MAIN, human=b"meanwhile")
     commit = await scene.merged()
-    assert (await scene.under_test.commits.read(scene.repository, commit)).parents == (human,)
+    assert (await scene.read(commit)).parents == (human,)
     assert await scene.paths() == ["added", "human", "kept"]
 
 
@@ -61,11 +61,9 @@ async def test_B10_conflicting_merge_is_a_conflict(scene: Scene) -> None:
 async def test_B11_second_merge_of_a_squashed_source_makes_an_empty_commit(scene: Scene) -> None:
     first = await scene.merged()
     request = replace(scene.request, message="again")
-    second = await scene.under_test.commits.read(scene.repository, await scene.merged(request))
+    second = await scene.read(await scene.merged(request))
     assert second.parents == (first,)
-    changes = await scene.under_test.commits.diff_page(
-        scene.repository, first, second.commit, prefix=""
-    )
+    changes = await scene.commits.diff_page(scene.repository, first, second.commit, prefix="")
     assert changes.changes == ()
 
 
@@ -85,7 +83,7 @@ async def test_B13_hook_refusal_names_the_head(fenced: Scene) -> None:
 
 async def test_B14_hook_passes_the_expected_head(fenced: Scene) -> None:
     commit = await fenced.merged(fenced.expecting(fenced.input_ref))
-    record = await fenced.under_test.commits.read(fenced.repository, commit)
+    record = await fenced.read(commit)
     assert record.parents == (fenced.input_ref,)
 
 
@@ -94,7 +92,7 @@ async def test_B15_hooks_come_from_the_source(fenced: Scene) -> None:
     human = await fenced.commit(MAIN, human=b"meanwhile")
     request = replace(fenced.expecting(fenced.input_ref), source=STAGING)
     commit = await fenced.merged(request)
-    assert (await fenced.under_test.commits.read(fenced.repository, commit)).parents == (human,)
+    assert (await fenced.read(commit)).parents == (human,)
     assert FENCE_PATH not in await fenced.paths()
 
 
@@ -132,19 +130,19 @@ async def test_B20_race_on_one_expected_head_has_one_winner(fenced: Scene) -> No
     staged = [fenced.staged]
     for number in range(1, publishers):
         branch = BranchName(f"staging-{number}")
-        await fenced.under_test.branches.create(fenced.repository, branch, fenced.input_ref)
+        await fenced.create_branch(branch, fenced.input_ref)
         staged.append(await fenced.commit(branch, **{f"by-{number}": b"mine"}))
     fence = fenced.expecting(fenced.input_ref)
     answers = await asyncio.gather(
         *(fenced.merge(replace(fence, source=source)) for source in staged)
     )
     winners = [answer.commit for answer in answers if isinstance(answer, Merged)]
-    head = await fenced.under_test.branches.head(fenced.repository, MAIN)
+    head = await fenced.record()
     assert (winners, head.parents) == ([head.commit], (fenced.input_ref,))
 
 
 async def test_B27_empty_merge_needs_allow_empty(scene: Scene) -> None:
-    await scene.under_test.branches.create(scene.repository, BranchName("no-op"), scene.input_ref)
+    await scene.create_branch(BranchName("no-op"), scene.input_ref)
     noop = await scene.commit(BranchName("no-op"))
     request = replace(scene.request, source=noop)
     assert isinstance(await scene.merge(request), NoChanges)
@@ -155,14 +153,14 @@ async def test_B27_empty_merge_needs_allow_empty(scene: Scene) -> None:
 
 async def test_B28_conflicting_race_is_never_merged_twice(fenced: Scene) -> None:
     other = BranchName("other")
-    await fenced.under_test.branches.create(fenced.repository, other, fenced.input_ref)
+    await fenced.create_branch(other, fenced.input_ref)
     theirs = await fenced.commit(other, added=b"added by another, differently")
     fence = fenced.expecting(fenced.input_ref)
     winner = await fenced.merged(replace(fence, source=theirs))
     refused = await fenced.merge(fence)
     assert isinstance(refused, MergeConflict | HeadMoved)
     assert await fenced.head() == winner
-    content = await fenced.under_test.objects.read(fenced.repository, MAIN, "added")
+    content = await fenced.objects.read(fenced.repository, MAIN, "added")
     assert content == b"added by another, differently"
 
 
@@ -171,12 +169,12 @@ async def test_B33_merge_without_squash_has_two_parents(scene: Scene) -> None:
     metadata = {"perago.phase": "confirm", EXPECTED_HEAD: human}
     keeping = replace(scene.request, message="by commit", metadata=metadata, squash=False)
     commit = await scene.merged(keeping)
-    head = await scene.under_test.branches.head(scene.repository, MAIN)
+    head = await scene.record()
     assert (head.commit, head.parents, head.message) == (commit, (human, scene.staged), "by commit")
     assert metadata.items() <= head.metadata.items()
     later = await scene.commit(STAGING, later=b"later")
     await scene.merged(replace(keeping, source=STAGING, message="by branch"))
-    head = await scene.under_test.branches.head(scene.repository, MAIN)
+    head = await scene.record()
     assert (head.parents, head.message) == ((commit, later), "by branch")
     assert await scene.paths() == ["added", "human", "kept", "later"]
 
@@ -189,14 +187,14 @@ async def test_B34_hook_sees_the_head_without_squash(fenced: Scene) -> None:
         assert f"perago.head_moved {wrong} {human}" in refused.text
         assert await fenced.head() == human
     commit = await fenced.merged(replace(fenced.expecting(human), squash=False))
-    record = await fenced.under_test.commits.read(fenced.repository, commit)
+    record = await fenced.read(commit)
     assert record.parents == (human, fenced.staged)
 
 
 async def test_B37_merge_without_a_message_names_both_sides(scene: Scene) -> None:
     for source in (scene.staged, STAGING):
         await scene.merged(replace(scene.request, source=source, message=""))
-        head = await scene.under_test.branches.head(scene.repository, MAIN)
+        head = await scene.record()
         assert head.message == f"Merge '{source}' into 'main'"
 
 
@@ -205,7 +203,7 @@ async def test_B38_hook_sees_the_source_as_it_was_sent(
     fenced: Scene,
     squash: bool,  # noqa: FBT001 - of the table
 ) -> None:
-    branches, tags = fenced.under_test.branches, fenced.under_test.tags
+    branches, tags = fenced.branches, fenced.tags
     names = ["perago-staging-1", "perago-run-1", "perago-scratch-1"]
     for name in names:
         await branches.create(fenced.repository, BranchName(name), fenced.staged, hidden=True)
@@ -218,5 +216,5 @@ async def test_B38_hook_sees_the_source_as_it_was_sent(
     assert await fenced.head() == fenced.input_ref
     expecting = replace(fenced.expecting(fenced.input_ref), source=names[1], squash=squash)
     published = await fenced.merged(expecting)
-    await fenced.under_test.branches.relocate(fenced.repository, MAIN, fenced.input_ref)
+    await fenced.branches.relocate(fenced.repository, MAIN, fenced.input_ref)
     assert published != await fenced.merged(request), "the id tells the hook nothing"

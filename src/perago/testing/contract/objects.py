@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from perago.domain.logical_execution import BranchName, CommitId, RepositoryId
+from perago.domain.lakefs import BranchName, CommitId, RepositoryId
+from perago.ports.asking import pages
 from perago.ports.errors import (
     BranchMissingError,
     ObjectMissingError,
@@ -106,14 +107,10 @@ async def test_O4_list_is_paged_in_order(scene: Scene) -> None:
     await scene.under_test.commit_files(scene.repository, WORK, {**files, "data": b"x", "e": b"x"})
     await scene.upload("data/03b", b"uncommitted")
     found: list[str] = []
-    more = True
-    while more:
-        page = await scene.under_test.objects.list_page(
-            scene.repository, WORK, prefix="data/", after=found[-1] if found else "", amount=4
-        )
+    list_page, work = scene.under_test.objects.list_page, (scene.repository, WORK)
+    async for page in pages(lambda after: list_page(*work, prefix="data/", after=after, amount=4)):
         assert 0 < len(page.entries) <= 4
         found.extend(entry.path for entry in page.entries)
-        more = page.more
     assert found == sorted([*files, "data/03b"])
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from perago.domain.logical_execution import RepositoryId
+from perago.domain.lakefs import RepositoryId
 from perago.ports.errors import RepositoryMissingError
 from perago.testing.contract.lakefs_under_test import MAIN, LakeFSUnderTest
 

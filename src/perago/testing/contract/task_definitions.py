@@ -5,7 +5,8 @@ from collections.abc import Mapping
 import pytest
 
 from perago.ports.errors import OutcomeUnknownError, RequestRefusedError
-from perago.testing.contract.conductor_under_test import OWNER, ConductorUnderTest
+from perago.testing.contract.conductor_under_test import OWNER, ConductorScene
+from perago.testing.contract.conductor_under_test import scene as scene
 
 # No value is a default of the server: a field that got lost on the way would read back as one.
 EVERY_FIELD: Mapping[str, object] = {
@@ -46,8 +47,8 @@ DEFAULTS: Mapping[str, object] = {
 }
 
 
-async def read(under_test: ConductorUnderTest, name: str) -> Mapping[str, object]:
-    definition = await under_test.definitions.read(name)
+async def read(scene: ConductorScene, name: str) -> Mapping[str, object]:
+    definition = await scene.definitions.read(name)
     assert definition is not None
     return definition
 
@@ -56,33 +57,31 @@ def shown(definition: Mapping[str, object], fields: Mapping[str, object]) -> dic
     return {field: definition.get(field) for field in fields}
 
 
-async def test_D1_put_then_read(conductor_under_test: ConductorUnderTest) -> None:
-    name = conductor_under_test.unique("task")
-    await conductor_under_test.definitions.put({"name": name, "ownerEmail": OWNER, **EVERY_FIELD})
-    definition = await read(conductor_under_test, name)
+async def test_D1_put_then_read(scene: ConductorScene) -> None:
+    name = scene.unique("task")
+    await scene.definitions.put({"name": name, "ownerEmail": OWNER, **EVERY_FIELD})
+    definition = await read(scene, name)
     assert definition["name"] == name
     assert shown(definition, EVERY_FIELD) == EVERY_FIELD
 
 
-async def test_D2_put_replaces(conductor_under_test: ConductorUnderTest) -> None:
-    name = conductor_under_test.unique("task")
-    await conductor_under_test.definitions.put({"name": name, "ownerEmail": OWNER, **EVERY_FIELD})
-    await conductor_under_test.definitions.put({"name": name, "ownerEmail": OWNER, "retryCount": 1})
-    definition = await read(conductor_under_test, name)
+async def test_D2_put_replaces(scene: ConductorScene) -> None:
+    name = scene.unique("task")
+    await scene.definitions.put({"name": name, "ownerEmail": OWNER, **EVERY_FIELD})
+    await scene.definitions.put({"name": name, "ownerEmail": OWNER, "retryCount": 1})
+    definition = await read(scene, name)
     assert shown(definition, DEFAULTS) == {**DEFAULTS, "retryCount": 1}
     assert definition.get("description") is None
 
 
-async def test_D3_absent_definition_is_none(conductor_under_test: ConductorUnderTest) -> None:
-    assert (
-        await conductor_under_test.definitions.read(conductor_under_test.unique("absent")) is None
-    )
+async def test_D3_absent_definition_is_none(scene: ConductorScene) -> None:
+    assert await scene.definitions.read(scene.unique("absent")) is None
 
 
-async def test_D4_defaults(conductor_under_test: ConductorUnderTest) -> None:
-    name = conductor_under_test.unique("task")
-    await conductor_under_test.definitions.put({"name": name, "ownerEmail": OWNER})
-    assert shown(await read(conductor_under_test, name), DEFAULTS) == DEFAULTS
+async def test_D4_defaults(scene: ConductorScene) -> None:
+    name = scene.unique("task")
+    await scene.definitions.put({"name": name, "ownerEmail": OWNER})
+    assert shown(await read(scene, name), DEFAULTS) == DEFAULTS
 
 
 @pytest.mark.parametrize(
@@ -99,23 +98,23 @@ async def test_D4_defaults(conductor_under_test: ConductorUnderTest) -> None:
     ids=["above", "equal", "below", "none", "zero", "negative", "default above"],
 )
 async def test_D5_impossible_timeouts_are_refused(
-    conductor_under_test: ConductorUnderTest, response: int | None, execution: int, *, refused: bool
+    scene: ConductorScene, response: int | None, execution: int, *, refused: bool
 ) -> None:
-    name = conductor_under_test.unique("task")
+    name = scene.unique("task")
     given = {} if response is None else {"responseTimeoutSeconds": response}
     definition = {"name": name, "ownerEmail": OWNER, "timeoutSeconds": execution, **given}
     if refused:
         with pytest.raises(RequestRefusedError):
-            await conductor_under_test.definitions.put(definition)
-        assert await conductor_under_test.definitions.read(name) is None
+            await scene.definitions.put(definition)
+        assert await scene.definitions.read(name) is None
     else:
-        await conductor_under_test.definitions.put(definition)
-        assert (await read(conductor_under_test, name))["timeoutSeconds"] == execution
+        await scene.definitions.put(definition)
+        assert (await read(scene, name))["timeoutSeconds"] == execution
 
 
-async def test_D6_lost_answer_is_unknown(conductor_under_test: ConductorUnderTest) -> None:
-    name = conductor_under_test.unique("task")
-    async with conductor_under_test.losing_answers() as losing:
+async def test_D6_lost_answer_is_unknown(scene: ConductorScene) -> None:
+    name = scene.unique("task")
+    async with scene.losing_answers() as losing:
         with pytest.raises(OutcomeUnknownError):
             await losing.definitions.put({"name": name, "ownerEmail": OWNER})
-    assert (await read(conductor_under_test, name))["name"] == name
+    assert (await read(scene, name))["name"] == name

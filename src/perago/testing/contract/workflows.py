@@ -6,21 +6,8 @@ import pytest
 
 from perago.domain.attempt import AttemptStatus, WorkflowStatus
 from perago.ports.errors import MissingError, OutcomeUnknownError, RequestRefusedError
-from perago.testing.contract.conductor_under_test import (
-    OWNER,
-    ConductorUnderTest,
-    define_task,
-    define_workflow,
-    fail,
-    finish,
-    poll_now,
-    poll_one,
-    reaches,
-    simple,
-    start_one_task,
-    system,
-    workflow_of,
-)
+from perago.testing.contract.conductor_under_test import OWNER, ConductorScene, simple, system
+from perago.testing.contract.conductor_under_test import scene as scene
 from perago.testing.definitions import as_list, as_object
 
 WORKFLOW_INPUT: Mapping[str, object] = {
@@ -72,42 +59,41 @@ EXPRESSIONS: Mapping[str, tuple[object, object]] = {
 }
 
 
-async def two_tasks(under_test: ConductorUnderTest) -> tuple[str, str]:
+async def two_tasks(scene: ConductorScene) -> tuple[str, str]:
     """Start a workflow of two tasks; its id and their type."""
-    task_type = await define_task(under_test)
+    task_type = await scene.define_task()
     tasks = simple(task_type, "first"), simple(task_type, "second")
-    name = await define_workflow(under_test, *tasks)
-    workflow_id = await under_test.workflows.start(name, {})
-    assert (await workflow_of(under_test, workflow_id)).name == name
+    name = await scene.define_workflow(*tasks)
+    workflow_id = await scene.workflows.start(name, {})
+    assert (await scene.workflow_of(workflow_id)).name == name
     return workflow_id, task_type
 
 
-async def test_W1_sequence(conductor_under_test: ConductorUnderTest) -> None:
-    workflow_id, task_type = await two_tasks(conductor_under_test)
+async def test_W1_sequence(scene: ConductorScene) -> None:
+    workflow_id, task_type = await two_tasks(scene)
     for name in ("first", "second"):
-        (taken,) = await poll_now(conductor_under_test, task_type)
+        (taken,) = await scene.poll_now(task_type)
         assert taken.snapshot.reference_name == name
-        assert await poll_now(conductor_under_test, task_type) == ()
-        await finish(conductor_under_test, taken, output={"done": name})
-    workflow = await workflow_of(conductor_under_test, workflow_id)
+        assert await scene.poll_now(task_type) == ()
+        await scene.finish(taken, output={"done": name})
+    workflow = await scene.workflow_of(workflow_id)
     assert workflow.status is WorkflowStatus.COMPLETED
     assert workflow.output_data == {"done": "second"}
     assert [row.snapshot.seq for row in workflow.attempts] == [1, 2]
 
 
-async def test_W2_start_of_unknown_definition(conductor_under_test: ConductorUnderTest) -> None:
+async def test_W2_start_of_unknown_definition(scene: ConductorScene) -> None:
     with pytest.raises(MissingError):
-        await conductor_under_test.workflows.start(conductor_under_test.unique("unknown"), {})
-    known = await define_workflow(conductor_under_test, simple("any", "only"))
+        await scene.workflows.start(scene.unique("unknown"), {})
+    known = await scene.define_workflow(simple("any", "only"))
     with pytest.raises(MissingError):
-        await conductor_under_test.workflows.start(known, {}, version=2)
+        await scene.workflows.start(known, {}, version=2)
 
 
-async def test_W3_input_expressions(conductor_under_test: ConductorUnderTest) -> None:
-    task_type = await define_task(conductor_under_test)
+async def test_W3_input_expressions(scene: ConductorScene) -> None:
+    task_type = await scene.define_task()
     templates = {name: template for name, (template, _) in EXPRESSIONS.items()}
-    name = await define_workflow(
-        conductor_under_test,
+    name = await scene.define_workflow(
         simple(task_type, "first", templates),
         simple(
             task_type,
@@ -123,11 +109,11 @@ async def test_W3_input_expressions(conductor_under_test: ConductorUnderTest) ->
             },
         ),
     )
-    workflow_id = await conductor_under_test.workflows.start(name, WORKFLOW_INPUT)
-    first = await poll_one(conductor_under_test, task_type, workflow_id)
+    workflow_id = await scene.workflows.start(name, WORKFLOW_INPUT)
+    first = await scene.poll_one(task_type, workflow_id)
     assert first.input_data == {name: found for name, (_, found) in EXPRESSIONS.items()}
-    await finish(conductor_under_test, first, output={"table": [{"rows": 3}]})
-    second = await poll_one(conductor_under_test, task_type, workflow_id)
+    await scene.finish(first, output={"table": [{"rows": 3}]})
+    second = await scene.poll_one(task_type, workflow_id)
     assert second.input_data == {
         "output": {"table": [{"rows": 3}]},
         "part": {"rows": 3},
@@ -139,116 +125,111 @@ async def test_W3_input_expressions(conductor_under_test: ConductorUnderTest) ->
     }
 
 
-async def test_W4_missing_output_is_null(conductor_under_test: ConductorUnderTest) -> None:
-    task_type = await define_task(conductor_under_test, retryCount=0)
-    name = await define_workflow(
-        conductor_under_test,
+async def test_W4_missing_output_is_null(scene: ConductorScene) -> None:
+    task_type = await scene.define_task(retryCount=0)
+    workflow_id = await scene.start(
         simple(task_type, "first", optional=True),
         simple(task_type, "second", {"workspace": "${first.output.workspace}", "n": 1}),
     )
-    workflow_id = await conductor_under_test.workflows.start(name, {})
-    await fail(conductor_under_test, await poll_one(conductor_under_test, task_type, workflow_id))
-    second = await poll_one(conductor_under_test, task_type, workflow_id)
+    await scene.fail(await scene.poll_one(task_type, workflow_id))
+    second = await scene.poll_one(task_type, workflow_id)
     assert second.input_data == {"workspace": None, "n": 1}
-    first = (await workflow_of(conductor_under_test, workflow_id)).attempts[0].snapshot
+    first = (await scene.workflow_of(workflow_id)).attempts[0].snapshot
     assert first.status is AttemptStatus.COMPLETED_WITH_ERRORS
 
 
-async def test_W5_pause_holds_the_next_task(conductor_under_test: ConductorUnderTest) -> None:
-    workflow_id, task_type = await two_tasks(conductor_under_test)
-    await conductor_under_test.workflows.pause(workflow_id)
+async def test_W5_pause_holds_the_next_task(scene: ConductorScene) -> None:
+    workflow_id, task_type = await two_tasks(scene)
+    await scene.workflows.pause(workflow_id)
     # What was scheduled before the pause is handed out all the same.
-    (first,) = await poll_now(conductor_under_test, task_type)
-    await finish(conductor_under_test, first)
-    await conductor_under_test.nudge(workflow_id)
-    assert await poll_now(conductor_under_test, task_type) == ()
-    paused = await workflow_of(conductor_under_test, workflow_id)
+    (first,) = await scene.poll_now(task_type)
+    await scene.finish(first)
+    await scene.nudge(workflow_id)
+    assert await scene.poll_now(task_type) == ()
+    paused = await scene.workflow_of(workflow_id)
     assert (paused.status, len(paused.attempts)) == (WorkflowStatus.PAUSED, 1)
-    await conductor_under_test.workflows.resume(workflow_id)
-    second = await poll_one(conductor_under_test, task_type, workflow_id)
+    await scene.workflows.resume(workflow_id)
+    second = await scene.poll_one(task_type, workflow_id)
     assert second.snapshot.reference_name == "second"
     with pytest.raises(RequestRefusedError):
-        await conductor_under_test.workflows.resume(workflow_id)
+        await scene.workflows.resume(workflow_id)
 
 
-async def test_W6_terminate_is_idempotent(conductor_under_test: ConductorUnderTest) -> None:
-    workflow_id, task_type = await start_one_task(conductor_under_test)
-    await conductor_under_test.workflows.terminate(workflow_id, "first reason")
-    await conductor_under_test.workflows.terminate(workflow_id, "second reason")
-    workflow = await workflow_of(conductor_under_test, workflow_id)
+async def test_W6_terminate_is_idempotent(scene: ConductorScene) -> None:
+    workflow_id, task_type = await scene.start_one_task()
+    await scene.workflows.terminate(workflow_id, "first reason")
+    await scene.workflows.terminate(workflow_id, "second reason")
+    workflow = await scene.workflow_of(workflow_id)
     assert (workflow.status, workflow.reason) == (WorkflowStatus.TERMINATED, "first reason")
-    assert await poll_now(conductor_under_test, task_type) == ()
+    assert await scene.poll_now(task_type) == ()
 
-    failed_id, failed_type = await start_one_task(conductor_under_test)
-    taken = await poll_one(conductor_under_test, failed_type, failed_id)
-    await finish(conductor_under_test, taken, AttemptStatus.FAILED_WITH_TERMINAL_ERROR)
-    await conductor_under_test.workflows.terminate(failed_id, "after the fact")
-    workflow = await workflow_of(conductor_under_test, failed_id)
+    failed_id, failed_type = await scene.start_one_task()
+    taken = await scene.poll_one(failed_type, failed_id)
+    await scene.finish(taken, AttemptStatus.FAILED_WITH_TERMINAL_ERROR)
+    await scene.workflows.terminate(failed_id, "after the fact")
+    workflow = await scene.workflow_of(failed_id)
     assert (workflow.status, workflow.reason) == (WorkflowStatus.TERMINATED, "after the fact")
 
-    other_id, other_type = await start_one_task(conductor_under_test)
-    await finish(conductor_under_test, await poll_one(conductor_under_test, other_type, other_id))
+    other_id, other_type = await scene.start_one_task()
+    await scene.finish(await scene.poll_one(other_type, other_id))
     with pytest.raises(RequestRefusedError):
-        await conductor_under_test.workflows.terminate(other_id, "too late")
-    assert (await workflow_of(conductor_under_test, other_id)).status is WorkflowStatus.COMPLETED
+        await scene.workflows.terminate(other_id, "too late")
+    assert (await scene.workflow_of(other_id)).status is WorkflowStatus.COMPLETED
 
 
-async def test_W7_retry_needs_a_failed_workflow(conductor_under_test: ConductorUnderTest) -> None:
-    workflow_id, task_type = await start_one_task(conductor_under_test)
+async def test_W7_retry_needs_a_failed_workflow(scene: ConductorScene) -> None:
+    workflow_id, task_type = await scene.start_one_task()
     with pytest.raises(RequestRefusedError):
-        await conductor_under_test.workflows.retry(workflow_id)
-    await finish(conductor_under_test, await poll_one(conductor_under_test, task_type, workflow_id))
+        await scene.workflows.retry(workflow_id)
+    await scene.finish(await scene.poll_one(task_type, workflow_id))
     with pytest.raises(RequestRefusedError):
-        await conductor_under_test.workflows.retry(workflow_id)
-    workflow = await workflow_of(conductor_under_test, workflow_id)
+        await scene.workflows.retry(workflow_id)
+    workflow = await scene.workflow_of(workflow_id)
     assert (workflow.status, len(workflow.attempts)) == (WorkflowStatus.COMPLETED, 1)
 
 
-async def test_W8_rerun_needs_a_finished_workflow(conductor_under_test: ConductorUnderTest) -> None:
-    workflow_id, task_type = await start_one_task(conductor_under_test)
-    taken = await poll_one(conductor_under_test, task_type, workflow_id)
+async def test_W8_rerun_needs_a_finished_workflow(scene: ConductorScene) -> None:
+    workflow_id, _, taken = await scene.take_one_task()
     with pytest.raises(RequestRefusedError):
-        await conductor_under_test.workflows.rerun(workflow_id, taken.snapshot.task_id)
-    assert (await workflow_of(conductor_under_test, workflow_id)).attempts == (taken,)
-    await finish(conductor_under_test, taken)
-    await conductor_under_test.workflows.rerun(workflow_id, taken.snapshot.task_id)
-    workflow = await workflow_of(conductor_under_test, workflow_id)
+        await scene.workflows.rerun(workflow_id, taken.snapshot.task_id)
+    assert (await scene.workflow_of(workflow_id)).attempts == (taken,)
+    await scene.finish(taken)
+    await scene.workflows.rerun(workflow_id, taken.snapshot.task_id)
+    workflow = await scene.workflow_of(workflow_id)
     assert workflow.status is WorkflowStatus.RUNNING
     assert workflow.attempts[0].output_data == {}
 
 
-async def test_W9_restart_starts_from_the_first_task(
-    conductor_under_test: ConductorUnderTest,
-) -> None:
-    workflow_id, task_type = await two_tasks(conductor_under_test)
-    first = await poll_one(conductor_under_test, task_type, workflow_id)
-    await finish(conductor_under_test, first)
-    second = await poll_one(conductor_under_test, task_type, workflow_id)
-    await finish(conductor_under_test, second, AttemptStatus.FAILED_WITH_TERMINAL_ERROR)
-    assert await reaches(conductor_under_test, workflow_id, WorkflowStatus.FAILED)
-    await conductor_under_test.workflows.restart(workflow_id)
-    workflow = await workflow_of(conductor_under_test, workflow_id)
+async def test_W9_restart_starts_from_the_first_task(scene: ConductorScene) -> None:
+    workflow_id, task_type = await two_tasks(scene)
+    first = await scene.poll_one(task_type, workflow_id)
+    await scene.finish(first)
+    second = await scene.poll_one(task_type, workflow_id)
+    await scene.finish(second, AttemptStatus.FAILED_WITH_TERMINAL_ERROR)
+    assert await scene.reaches(workflow_id, WorkflowStatus.FAILED)
+    await scene.workflows.restart(workflow_id)
+    workflow = await scene.workflow_of(workflow_id)
     assert (workflow.workflow_id, workflow.status) == (workflow_id, WorkflowStatus.RUNNING)
     (row,) = workflow.attempts
     assert (row.snapshot.reference_name, row.snapshot.retry_count) == ("first", 0)
     assert row.snapshot.task_id != first.snapshot.task_id
 
 
-async def test_W10_unknown_workflow_is_none(conductor_under_test: ConductorUnderTest) -> None:
-    assert await conductor_under_test.workflows.read("no-such-workflow") is None
+async def test_W10_unknown_workflow_is_none(scene: ConductorScene) -> None:
+    assert await scene.workflows.read("no-such-workflow") is None
+    assert await scene.workflows.read("no/such/workflow") is None
 
 
-async def test_W23_lost_answer_is_unknown(conductor_under_test: ConductorUnderTest) -> None:
-    workflow_id, task_type = await start_one_task(conductor_under_test)
-    attempt = await poll_one(conductor_under_test, task_type, workflow_id)
-    name = conductor_under_test.unique("workflow")
-    async with conductor_under_test.losing_answers() as losing:
+async def test_W23_lost_answer_is_unknown(scene: ConductorScene) -> None:
+    workflow_id, task_type, attempt = await scene.take_one_task()
+    name = scene.unique("workflow")
+    async with scene.losing_answers() as losing:
         workflows = losing.workflows
 
         async def unheard(effect: Awaitable[object]) -> WorkflowStatus:
             with pytest.raises(OutcomeUnknownError):
                 await effect
-            return (await workflow_of(conductor_under_test, workflow_id)).status
+            return (await scene.workflow_of(workflow_id)).status
 
         definition = {"name": name, "version": 1, "schemaVersion": 2, "ownerEmail": OWNER}
         tasks = [simple(task_type, "only")]
@@ -262,12 +243,12 @@ async def test_W23_lost_answer_is_unknown(conductor_under_test: ConductorUnderTe
         assert await unheard(workflows.terminate(workflow_id, "over")) is WorkflowStatus.TERMINATED
         for again in (workflows.retry, workflows.restart):
             assert await unheard(again(workflow_id)) is WorkflowStatus.RUNNING
-            await conductor_under_test.workflows.terminate(workflow_id, "over")
-        (row,) = (await workflow_of(conductor_under_test, workflow_id)).attempts
+            await scene.workflows.terminate(workflow_id, "over")
+        (row,) = (await scene.workflow_of(workflow_id)).attempts
         rerun = workflows.rerun(workflow_id, row.snapshot.task_id)
         assert await unheard(rerun) is WorkflowStatus.RUNNING
     # The start whose answer was lost has a row of its own, beside the one of the rerun.
-    taken = [await poll_one(conductor_under_test, task_type, workflow_id) for _ in range(2)]
+    taken = [await scene.poll_one(task_type, workflow_id) for _ in range(2)]
     assert len({attempt.snapshot.workflow_id for attempt in taken} - {workflow_id}) == 1
 
 
@@ -277,91 +258,83 @@ def runs_child(child: str, reference: str, inputs: dict[str, object]) -> dict[st
     return system("SUB_WORKFLOW", reference, subWorkflowParam=runs, inputParameters=inputs)
 
 
-async def test_W26_branch_of_a_sub_workflow_outlives_its_retries(
-    conductor_under_test: ConductorUnderTest,
-) -> None:
-    task_type = await define_task(conductor_under_test, retryCount=3)
+async def test_W26_branch_of_a_sub_workflow_outlives_its_retries(scene: ConductorScene) -> None:
+    task_type = await scene.define_task(retryCount=3)
     inner = simple(task_type, "inner", {"n": "${workflow.input.n}"})
-    child = await define_workflow(conductor_under_test, inner)
+    child = await scene.define_workflow(inner)
     branches = [[runs_child(child, side, {"n": side})] for side in ("left", "right")]
-    name = await define_workflow(
-        conductor_under_test,
+    workflow_id = await scene.start(
         system("FORK_JOIN", "fork", forkTasks=branches),
         system("JOIN", "join", joinOn=["left", "right"]),
         simple(task_type, "behind", {"joined": "${join.output.left.of}"}),
     )
-    workflow_id = await conductor_under_test.workflows.start(name, {})
     ended: set[str] = set()
     while len(ended) < len(branches):
-        taken = await poll_one(conductor_under_test, task_type, workflow_id)
+        taken = await scene.poll_one(task_type, workflow_id)
         side = str(taken.input_data["n"])
         if taken.snapshot.retry_count < 2:
-            await fail(conductor_under_test, taken)
+            await scene.fail(taken)
         else:
-            await finish(conductor_under_test, taken, output={"of": side})
+            await scene.finish(taken, output={"of": side})
             ended.add(side)
-        workflow = await workflow_of(conductor_under_test, workflow_id)
+        workflow = await scene.workflow_of(workflow_id)
         assert workflow.status is WorkflowStatus.RUNNING, workflow.reason
-    behind = await poll_one(conductor_under_test, task_type, workflow_id)
+    behind = await scene.poll_one(task_type, workflow_id)
     assert behind.input_data == {"joined": "left"}
-    await finish(conductor_under_test, behind)
-    assert await reaches(conductor_under_test, workflow_id, WorkflowStatus.COMPLETED)
+    await scene.finish(behind)
+    assert await scene.reaches(workflow_id, WorkflowStatus.COMPLETED)
 
 
 @pytest.mark.parametrize("is_child", [False, True], ids=["task", "child"])
-async def test_W27_dynamic_fork_over_items(
-    conductor_under_test: ConductorUnderTest, *, is_child: bool
-) -> None:
-    task_type = await define_task(conductor_under_test)
+async def test_W27_dynamic_fork_over_items(scene: ConductorScene, *, is_child: bool) -> None:
+    task_type = await scene.define_task()
     inner = simple(task_type, "inner", {"all": "${workflow.input}"})
-    child = await define_workflow(conductor_under_test, inner)
+    child = await scene.define_workflow(inner)
     runs = {"forkTaskWorkflow": child, "forkTaskWorkflowVersion": "1"}
     given: dict[str, object] = {"forkTaskInputs": "${workflow.input.items}"}
     given |= {"forkTaskName": task_type} | (runs if is_child else {})
-    name = await define_workflow(
-        conductor_under_test,
+    name = await scene.define_workflow(
         system("FORK_JOIN_DYNAMIC", "fork", inputParameters=given),
         system("JOIN", "join"),
         simple(task_type, "behind", {"joined": "${join.output}"}),
     )
     items = [{"n": 10}, {"n": 11}, {"n": 12}]
-    workflow_id = await conductor_under_test.workflows.start(name, {"items": items})
+    workflow_id = await scene.workflows.start(name, {"items": items})
     found: list[dict[str, object]] = []
     for _ in items:
-        taken = await poll_one(conductor_under_test, task_type, workflow_id)
+        taken = await scene.poll_one(task_type, workflow_id)
         read = dict(taken.input_data)
         item = dict(as_object(read["all"])) if is_child else read
         found.append(item)
-        await finish(conductor_under_test, taken, output={"of": item["n"]})
+        await scene.finish(taken, output={"of": item["n"]})
     expected = [{"n": 10, "__index": 0}, {"n": 11, "__index": 1}, {"n": 12, "__index": 2}]
     assert sorted(found, key=lambda item: str(item["n"])) == expected
-    behind = await poll_one(conductor_under_test, task_type, workflow_id)
+    behind = await scene.poll_one(task_type, workflow_id)
     joined = as_object(behind.input_data["joined"])
     outputs = {name: as_object(output)["of"] for name, output in joined.items()}
     assert outputs == {f"_{task_type}_{number}": 10 + number for number in range(3)}
 
 
-async def test_W28_definition_is_read(conductor_under_test: ConductorUnderTest) -> None:
-    task_type = await define_task(conductor_under_test)
-    name = await define_workflow(conductor_under_test, simple(task_type, "one"))
-    await conductor_under_test.workflows.put_definition(
+async def test_W28_definition_is_read(scene: ConductorScene) -> None:
+    task_type = await scene.define_task()
+    name = await scene.define_workflow(simple(task_type, "one"))
+    # A second version, because only then does the read show that it takes the newest.
+    await scene.workflows.put_definition(
         {**_definition_of(task_type, "two"), "name": name, "version": 2}
     )
-    found = await conductor_under_test.workflows.read_definition(name)
+    found = await scene.workflows.read_definition(name)
     assert found is not None
     assert (found["name"], found["version"]) == (name, 2)
     (task,) = (as_object(each) for each in as_list(found["tasks"]))
     assert (task["name"], task["taskReferenceName"]) == (task_type, "two")
     assert as_object(task["inputParameters"]) == {"given": "${workflow.input.x}"}
-    unknown = conductor_under_test.unique("unknown")
-    assert await conductor_under_test.workflows.read_definition(unknown) is None
+    unknown = scene.unique("unknown")
+    assert await scene.workflows.read_definition(unknown) is None
 
 
-async def test_W30_definitions_are_listed(conductor_under_test: ConductorUnderTest) -> None:
-    task_type, workflows = await define_task(conductor_under_test), conductor_under_test.workflows
-    names = [
-        await define_workflow(conductor_under_test, simple(task_type, "one")) for _ in range(2)
-    ]
+async def test_W30_definitions_are_listed(scene: ConductorScene) -> None:
+    task_type, workflows = await scene.define_task(), scene.workflows
+    names = [await scene.define_workflow(simple(task_type, "one")) for _ in range(2)]
     again = {**_definition_of(task_type, "two"), "name": names[0], "version": 2}
     await workflows.put_definition(again)
     found = [each for each in await workflows.list_definitions() if each["name"] in names]
@@ -379,25 +352,24 @@ def _definition_of(task_type: str, reference: str) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("approved", [True, False])
-async def test_W29_human(conductor_under_test: ConductorUnderTest, *, approved: bool) -> None:
-    task_type = await define_task(conductor_under_test)
-    name = await define_workflow(
-        conductor_under_test,
+async def test_W29_human(scene: ConductorScene, *, approved: bool) -> None:
+    task_type = await scene.define_task()
+    workflow_id = await scene.start(
         system("HUMAN", "approve", inputParameters={"rows": "${workflow.input.rows}"}),
         simple(task_type, "behind", {"by": "${approve.output.by}"}),
+        workflow_input={"rows": 3},
     )
-    workflow_id = await conductor_under_test.workflows.start(name, {"rows": 3})
-    await conductor_under_test.nudge(workflow_id)
-    (row,) = (await workflow_of(conductor_under_test, workflow_id)).attempts
+    await scene.nudge(workflow_id)
+    (row,) = (await scene.workflow_of(workflow_id)).attempts
     assert row.snapshot.status is AttemptStatus.IN_PROGRESS
     assert row.input_data["rows"] == 3
     if approved:
-        await finish(conductor_under_test, row, output={"by": "an editor"})
-        behind = await poll_one(conductor_under_test, task_type, workflow_id)
+        await scene.finish(row, output={"by": "an editor"})
+        behind = await scene.poll_one(task_type, workflow_id)
         assert behind.input_data == {"by": "an editor"}
     else:
         refused = AttemptStatus.FAILED_WITH_TERMINAL_ERROR
-        await finish(conductor_under_test, row, refused, reason="the totals are wrong")
-        assert await reaches(conductor_under_test, workflow_id, WorkflowStatus.FAILED)
-        reason = (await workflow_of(conductor_under_test, workflow_id)).reason or ""
+        await scene.finish(row, refused, reason="the totals are wrong")
+        assert await scene.reaches(workflow_id, WorkflowStatus.FAILED)
+        reason = (await scene.workflow_of(workflow_id)).reason or ""
         assert "the totals are wrong" in reason

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from perago.domain.errors import ReservedPathError
-from perago.domain.logical_execution import BranchName, CommitId, RepositoryId, StagedReference
+from perago.domain.lakefs import BranchName, CommitId, RepositoryId, StagedReference
 from perago.domain.paths import ATTEMPT_MARKER
 from perago.domain.sync_plan import SyncPlan
 from perago.ports.errors import (

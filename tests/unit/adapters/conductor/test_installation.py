@@ -5,8 +5,8 @@ from typing import final
 
 import pytest
 
+from perago.adapters.conductor.client import ApiClient, ApiRequest, NotConductorError
 from perago.adapters.conductor.installation import ConductorTaskQueue, ConductorWorkflows
-from perago.adapters.conductor.requests import ApiClient, ApiRequest, NotConductorError
 from perago.ports.errors import (
     AccessDeniedError,
     MissingError,
@@ -107,3 +107,10 @@ async def test_a_500_of_resume_is_a_refusal_when_it_says_so(
     answers = {"/workflow/w/resume": OutcomeUnknownError(answer)}
     with pytest.raises(error, match="500"):
         await ConductorWorkflows(Answering(answers)).resume("w")
+
+
+async def test_an_id_that_no_workflow_can_have_is_not_sent() -> None:
+    # Tomcat refuses the path with 400 before Conductor can say that there is no such workflow.
+    refused = RequestRefusedError("400 HTTP Status 400 - Bad Request")
+    workflows = ConductorWorkflows(Answering({"/workflow/shop%2Fmain": refused}))
+    assert await workflows.read("shop/main") is None

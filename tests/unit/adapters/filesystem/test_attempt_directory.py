@@ -1,5 +1,6 @@
 """Attempt directories that bodies, crashes and older releases leave behind."""
 
+import errno
 import json
 import os
 import resource
@@ -10,11 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from perago.adapters.filesystem import attempt_directory
 from perago.adapters.filesystem.attempt_directory import (
     LocalAttemptDirectories,
     StampedMarker,
     marker_text,
     read_marker,
+    remove_tree,
 )
 from perago.adapters.memory.system import START, SequentialConcurrency, VirtualClock
 from perago.app.gc.local_pass import sweep_directories
@@ -22,7 +25,7 @@ from perago.domain.attempt import AttemptSnapshot, AttemptStatus, ExecutionId
 from perago.domain.paths import ATTEMPT_MARKER
 from perago.domain.retention import RetentionTimes
 from perago.ports.errors import LocalDiskError
-from perago.ports.workspace import AttemptMarker
+from perago.ports.workspace import AttemptMarker, beside
 
 MARKER = AttemptMarker(
     AttemptSnapshot("w", "t", "ref", "clean", AttemptStatus.IN_PROGRESS, retry_count=1, seq=3),
@@ -110,13 +113,51 @@ async def test_a_directory_whose_owner_died_as_it_was_made_is_found(
     assert left_of_attempts(tmp_path) == []
 
 
+async def test_a_directory_is_written_down_before_it_is_made(
+    tmp_path: Path, directories: LocalAttemptDirectories, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or nobody would find that of a worker which dies in between."""
+    make, written = os.mkdir, list[bool]()
+
+    def seen(folder: Path, mode: int = 0o777) -> None:
+        if folder.name.startswith("task_id="):
+            written.append((tmp_path / ".perago-attempts" / f"{folder.name}.json").exists())
+        make(folder, mode)
+
+    with monkeypatch.context() as seeing:
+        seeing.setattr(os, "mkdir", seen)
+        directory = await directories.create(MARKER)
+    assert written == [True]
+    await directories.remove(directory)
+
+
+async def test_what_stands_beside_a_directory_goes_first(
+    directories: LocalAttemptDirectories, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has no marker: without its directory it would never be found again."""
+    directory = await directories.create(MARKER)
+    beside(directory).mkdir()
+
+    def refuse(tree: Path) -> None:
+        if tree == directory:
+            raise OSError(errno.EBUSY, "Busy", str(tree))
+        remove_tree(tree)
+
+    with monkeypatch.context() as refusing:
+        refusing.setattr(attempt_directory, "remove_tree", refuse)
+        with pytest.raises(LocalDiskError, match="busy"):
+            await directories.remove(directory)
+    assert (directory.exists(), beside(directory).exists()) == (True, False)
+    await directories.remove(directory)
+
+
 async def test_a_disk_that_refuses_leaves_no_directory_and_no_lock(
     tmp_path: Path, directories: LocalAttemptDirectories
 ) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100, hard))
     try:
-        with pytest.raises(LocalDiskError, match="File too large"):
+        with pytest.raises(LocalDiskError, match="file too large"):
             await directories.create(MARKER)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))

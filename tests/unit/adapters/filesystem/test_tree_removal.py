@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 from tests.unprivileged import as_nobody
 
-from perago.adapters.filesystem.attempt_directory import LocalAttemptDirectories
-from perago.adapters.filesystem.tree_removal import remove_tree
+from perago.adapters.filesystem.attempt_directory import LocalAttemptDirectories, remove_tree
 from perago.adapters.memory.system import SequentialConcurrency, VirtualClock
 from perago.app.gc.local_pass import sweep_directories
 from perago.domain.attempt import AttemptSnapshot, AttemptStatus, ExecutionId

@@ -1,8 +1,20 @@
-"""lakeFS's own JSON as values of the ports."""
+"""lakeFS's own JSON as values of the ports, and which of its refusals are worth another request."""
 
 import json
 
-from perago.adapters.lakefs.answers import change, object_entry, page_of
+import pytest
+
+from perago.adapters.lakefs.answers import (
+    Failure,
+    Lost,
+    NotSent,
+    Refused,
+    asked_for_seconds,
+    change,
+    is_worth_repeating,
+    object_entry,
+    page_of,
+)
 from perago.ports.lakefs import Change, ChangeKind
 from perago.ports.objects import DEFAULT_CONTENT_TYPE, ObjectEntry
 
@@ -56,3 +68,61 @@ def test_a_difference_carries_the_right_side_only() -> None:
         Change("a", ChangeKind.REMOVED),
         Change("a", ChangeKind.ADDED),
     )
+
+
+@pytest.mark.parametrize(
+    ("failure", "repeated"),
+    [
+        (NotSent("refused"), True),
+        (Lost("broken", broken=True), True),
+        (Lost("a page of a balancer"), True),
+        (Refused(307, ""), False),
+        (Refused(400, "bad"), False),
+        (Refused(403, "denied"), False),
+        (Refused(404, "not found"), False),
+        (Refused(408, ""), True),
+        (Refused(412, "precondition"), False),
+        (Refused(423, "locked"), True),
+        (Refused(425, "too early"), True),
+        (Refused(429, "slow down"), True),
+        (Refused(499, ""), True),
+        (Refused(500, "internal"), True),
+        (Refused(500, "pre-commit hook aborted"), False),
+        (Refused(502, "<html>"), True),
+        (Refused(503, "slow down"), True),
+        (Refused(504, "<html>"), True),
+    ],
+    ids=str,
+)
+def test_what_is_worth_repeating(failure: Failure, *, repeated: bool) -> None:
+    assert is_worth_repeating(failure) == repeated
+
+
+@pytest.mark.parametrize(
+    ("headers", "expected"),
+    [
+        ({}, None),
+        ({"retry-after": "7"}, 7.0),
+        ({"retry-after": " 7 "}, 7.0),
+        ({"retry-after": "soon"}, None),
+        ({"retry-after": "-1"}, None),
+        ({"retry-after": "Thu, 19 Nov 2026 07:00:09 GMT"}, None),
+        (
+            {
+                "date": "Thu, 19 Nov 2026 07:00:00 GMT",
+                "retry-after": "Thu, 19 Nov 2026 07:00:09 GMT",
+            },
+            9.0,
+        ),
+        (
+            {
+                "date": "Thu, 19 Nov 2026 07:00:00 GMT",
+                "retry-after": "Thu, 19 Nov 2026 06:00:00 GMT",
+            },
+            0.0,
+        ),
+    ],
+    ids=["nothing", "seconds", "spaces", "a word", "less", "no clock", "a time", "a time past"],
+)
+def test_what_a_server_asks_for(headers: dict[str, str], expected: float | None) -> None:
+    assert asked_for_seconds(headers) == expected

@@ -1,4 +1,4 @@
-"""Addresses as people write them, what is repaired and what is refused."""
+"""Addresses as people write them, what is repaired and refused, and the pause before a repeat."""
 
 import pytest
 
@@ -6,6 +6,7 @@ from perago.adapters.http import HttpTerms
 from perago.adapters.lakefs.configuration import (
     LakeFSAddressError,
     LakeFSConfiguration,
+    RetryTerms,
     api_address,
 )
 
@@ -47,7 +48,7 @@ def test_a_wrong_address_is_named_with_what_was_expected(written: str, found: st
 
     assert found in str(caught.value)
     assert "expected http(s)://HOST:PORT" in str(caught.value)
-    assert caught.value.address == written
+    assert repr(written) in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -67,7 +68,6 @@ def test_credentials_in_an_address_are_refused_and_not_repeated(written: str, fo
         api_address(written)
 
     assert "secret" not in str(caught.value)
-    assert "secret" not in caught.value.address
 
 
 def test_a_configuration_prints_no_secret() -> None:
@@ -79,3 +79,55 @@ def test_a_configuration_prints_no_secret() -> None:
     )
 
     assert "hidden" not in repr(configuration)
+
+
+TERMS = RetryTerms(seconds_max=60.0, first_pause_seconds=0.2, pause_seconds_max=10.0)
+
+
+def pause(failures: int, since: float, asked_for: float | None, chance: float) -> float | None:
+    return TERMS.pause_before(
+        failures=failures, seconds_since_first=since, asked_for=asked_for, chance=chance
+    )
+
+
+@pytest.mark.parametrize(
+    ("failures", "since", "asked_for", "chance", "expected"),
+    [
+        (1, 0.0, None, 1.0, 0.2),
+        (1, 0.0, None, 0.0, 0.0),
+        (2, 0.2, None, 1.0, 0.4),
+        (5, 3.0, None, 0.5, 1.6),
+        (20, 30.0, None, 1.0, 10.0),
+        (2000, 30.0, None, 1.0, 10.0),
+        (1, 0.0, 5.0, 1.0, 5.2),
+        (1, 0.0, 61.0, 0.0, None),
+        (9, 60.5, None, 0.0, None),
+        (9, 55.0, None, 1.0, None),
+    ],
+    ids=[
+        "the first pause",
+        "all of it is left to chance",
+        "twice as long",
+        "half the chance",
+        "never longer than the longest",
+        "however often it failed",
+        "what the server asks for comes first",
+        "a server that asks for more than there is",
+        "the time is over",
+        "the time would be over",
+    ],
+)
+def test_the_pause_before_another_attempt(
+    failures: int, since: float, asked_for: float | None, chance: float, expected: float | None
+) -> None:
+    assert pause(failures, since, asked_for, chance) == expected
+
+
+def test_an_outage_of_thirty_seconds_is_waited_out_by_every_request() -> None:
+    """Whatever chance says, the time counts and not the number of attempts."""
+    for chance in (0.01, 0.5, 1.0):
+        since, failures = 0.0, 1
+        while since < 30.0:
+            waited = pause(failures, since, None, chance)
+            assert waited is not None
+            since, failures = since + waited, failures + 1

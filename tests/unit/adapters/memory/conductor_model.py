@@ -20,7 +20,12 @@ class OneTask:
 
     clock: VirtualClock
     conductor: MemoryConductor
-    workflow_id: str
+    workflow_id: str = ""
+
+    def start(self, name: str, *specs: Mapping[str, object], **fields: object) -> None:
+        """Define a workflow and start it, as the one that is looked at."""
+        self.conductor.put_workflow_definition({"name": name, "tasks": list(specs), **fields})
+        self.workflow_id = self.conductor.start(name, {}, task_to_domain=NO_DOMAINS)
 
     def poll(self, worker_id: str = "worker", count: int = 1) -> tuple[AttemptRecord, ...]:
         """Take what waits."""
@@ -50,17 +55,20 @@ class OneTask:
         return self.conductor.state.row(attempt.task_id).record()
 
 
-def start_one_task(
-    *, race: Race = Race.NEVER, tasks: int = 1, sweeps: bool = True, **fields: object
-) -> OneTask:
-    """Register and start; retries come at once unless `fields` say otherwise."""
+def new_conductor(race: Race = Race.NEVER) -> OneTask:
+    """A server on which nothing is defined."""
     clock = VirtualClock()
-    conductor = MemoryConductor(clock, race=race, sweeps=sweeps)
-    conductor.put_task_definition({"name": TASK, "retryDelaySeconds": 0, **fields})
+    return OneTask(clock, MemoryConductor(clock, race=race))
+
+
+def start_one_task(*, race: Race = Race.NEVER, tasks: int = 1, **fields: object) -> OneTask:
+    """Register and start; retries come at once unless `fields` say otherwise."""
+    task = new_conductor(race)
+    task.conductor.put_task_definition({"name": TASK, "retryDelaySeconds": 0, **fields})
     names = ("first", "second")[:tasks]
     specs = [
         {"name": TASK, "taskReferenceName": name, "inputParameters": {"n": "${first.output.n}"}}
         for name in names
     ]
-    conductor.put_workflow_definition({"name": WORKFLOW, "tasks": specs})
-    return OneTask(clock, conductor, conductor.start(WORKFLOW, {}, task_to_domain=NO_DOMAINS))
+    task.start(WORKFLOW, *specs)
+    return task

@@ -1,16 +1,13 @@
 """One worker on an in-memory lakeFS with one repository, for tests of the fake itself."""
 
-from collections.abc import Coroutine
-from typing import Any, TypeVar
-
-from perago.adapters.memory.installations import MAIN, RepositoryBuilder, lakefs_installation
+from perago.adapters.memory.installations import RepositoryBuilder, lakefs_installation
 from perago.adapters.memory.lakefs import MemoryLakeFS
-from perago.adapters.memory.worker_handle import WorkerHandle
-from perago.domain.logical_execution import BranchName, CommitId
+from perago.adapters.memory.repository_state import MAIN
+from perago.adapters.memory.system import WorkerHandle
+from perago.domain.lakefs import BranchName, CommitId
 from perago.ports.lakefs import MergeRequest
 from perago.testing.fault_injector import FaultInjector, faulty_installation
 
-Result = TypeVar("Result")
 STAGING = BranchName("staging")
 
 
@@ -36,14 +33,3 @@ class MemoryWorker:
     def head(self) -> CommitId:
         """The head of main."""
         return self.repository.head().commit
-
-
-def run_by_hand(coroutine: Coroutine[Any, Any, Result], *, turns_max: int = 100) -> Result:
-    """Drive a coroutine without any event loop."""
-    for _ in range(turns_max):
-        try:
-            coroutine.send(None)
-        except StopIteration as finished:
-            result: Result = finished.value
-            return result
-    raise AssertionError("the coroutine did not finish")

@@ -4,14 +4,19 @@ from collections.abc import Mapping
 from typing import cast
 
 import pytest
-from tests.unit.adapters.memory.conductor_model import TASK, WORKFLOW, OneTask, start_one_task
+from tests.unit.adapters.memory.conductor_model import (
+    TASK,
+    WORKFLOW,
+    OneTask,
+    new_conductor,
+    start_one_task,
+)
 
 from perago.adapters.memory.conductor import MemoryTaskQueue
 from perago.adapters.memory.conductor_server import MemoryConductor
-from perago.adapters.memory.system import VirtualClock
 from perago.adapters.memory.workflow_step_kinds import ENDS
 from perago.domain.attempt import AttemptStatus, WorkflowStatus
-from perago.ports.conductor import NO_DOMAINS, PollRequest, TaskQueue, TerminalUpdate
+from perago.ports.conductor import PollRequest, TaskQueue, TerminalUpdate
 from perago.ports.errors import (
     MissingError,
     OutcomeUnknownError,
@@ -70,12 +75,39 @@ def test_a_running_workflow_keeps_the_definition_it_started_with() -> None:
     assert task.workflow.status is WorkflowStatus.RUNNING
 
 
+def test_a_task_that_comes_later_has_the_definition_that_the_workflow_started_with() -> None:
+    task = start_one_task(tasks=2, retryCount=1)
+    task.conductor.put_task_definition({"name": TASK, "retryCount": 0})
+    task.finish(task.polled())
+    task.finish(task.polled(), AttemptStatus.FAILED)
+    assert task.workflow.status is WorkflowStatus.RUNNING
+
+
+def test_a_task_that_only_a_fork_names_has_the_definition_of_the_moment_it_comes() -> None:
+    """As `ForkJoinDynamicTaskMapper` does: the workflow's own definition does not know its name."""
+    task = new_conductor()
+    inputs: list[dict[str, object]] = [{}]
+    fork = {"forkTaskName": TASK, "forkTaskInputs": inputs}
+    task.start(
+        WORKFLOW,
+        {"name": "wait", "taskReferenceName": "wait", "type": "WAIT"}
+        | {"inputParameters": {"duration": "1 second"}},
+        {"name": "fork", "taskReferenceName": "fork", "type": "FORK_JOIN_DYNAMIC"}
+        | {"inputParameters": fork},
+        {"name": "join", "taskReferenceName": "join", "type": "JOIN"},
+    )
+    task.conductor.put_task_definition({"name": TASK, "retryCount": 1, "retryDelaySeconds": 0})
+    task.clock.advance(1)
+    attempt = task.polled()
+    task.conductor.put_task_definition({"name": TASK, "retryCount": 0})
+    task.finish(attempt, AttemptStatus.FAILED)
+    assert task.polled().retry_count == 1
+    assert task.workflow.status is WorkflowStatus.RUNNING
+
+
 def test_a_type_without_a_definition_runs_with_the_defaults() -> None:
-    clock = VirtualClock()
-    conductor = MemoryConductor(clock)
-    spec = {"name": TASK, "taskReferenceName": "only"}
-    conductor.put_workflow_definition({"name": WORKFLOW, "tasks": [spec]})
-    task = OneTask(clock, conductor, conductor.start(WORKFLOW, {}, task_to_domain=NO_DOMAINS))
+    task = new_conductor()
+    task.start(WORKFLOW, {"name": TASK, "taskReferenceName": "only"})
     task.finish(task.polled(), AttemptStatus.FAILED)
     assert task.poll() == ()
     task.clock.advance(60)
@@ -83,12 +115,9 @@ def test_a_type_without_a_definition_runs_with_the_defaults() -> None:
 
 
 def test_the_retries_of_the_workflow_win_over_the_definition() -> None:
-    clock = VirtualClock()
-    conductor = MemoryConductor(clock)
-    conductor.put_task_definition({"name": TASK, "retryCount": 5, "retryDelaySeconds": 0})
-    spec = {"name": TASK, "taskReferenceName": "only", "retryCount": 0}
-    conductor.put_workflow_definition({"name": WORKFLOW, "tasks": [spec]})
-    task = OneTask(clock, conductor, conductor.start(WORKFLOW, {}, task_to_domain=NO_DOMAINS))
+    task = new_conductor()
+    task.conductor.put_task_definition({"name": TASK, "retryCount": 5, "retryDelaySeconds": 0})
+    task.start(WORKFLOW, {"name": TASK, "taskReferenceName": "only", "retryCount": 0})
     task.finish(task.polled(), AttemptStatus.FAILED)
     assert task.workflow.status is WorkflowStatus.FAILED
 
@@ -150,8 +179,7 @@ def test_a_cancelled_loop_alone_is_nothing_to_retry() -> None:
     body = {"name": TASK, "taskReferenceName": "body"}
     loop = {"name": "loop", "taskReferenceName": "loop", "type": "DO_WHILE", "loopOver": [body]}
     task.conductor.terminate(task.workflow_id, "only its definition is needed")
-    task.conductor.put_workflow_definition({"name": "looping", "tasks": [loop]})
-    task.workflow_id = task.conductor.start("looping", {}, task_to_domain=NO_DOMAINS)
+    task.start("looping", loop)
     task.conductor.pause(task.workflow_id)
     task.finish(task.polled())
     task.conductor.terminate(task.workflow_id, "between two iterations")
@@ -181,8 +209,7 @@ def test_the_end_of_a_child_reaches_its_row_while_the_parent_is_paused(
         "type": "SUB_WORKFLOW",
         "subWorkflowParam": {"name": WORKFLOW, "version": 1},
     }
-    task.conductor.put_workflow_definition({"name": "parent", "tasks": [part]})
-    task.workflow_id = task.conductor.start("parent", {}, task_to_domain=NO_DOMAINS)
+    task.start("parent", part)
     task.conductor.pause(task.workflow_id)
     task.finish(task.polled(), sent)
     assert task.workflow.status is WorkflowStatus.PAUSED
@@ -223,6 +250,15 @@ def test_workflows_that_could_not_run_are_refused(
 ) -> None:
     with pytest.raises(RequestRefusedError, match=said):
         MemoryConductor().put_workflow_definition(definition)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("name", ""), ("retryCount", -1), ("retryLogic", "NEVER"), ("retryDelaySeconds", "5")],
+)
+def test_a_refused_task_definition_names_its_field(field: str, value: object) -> None:
+    with pytest.raises(RequestRefusedError, match=f"^task definition .*: {field} "):
+        MemoryConductor().put_task_definition({"name": TASK, field: value})
 
 
 def test_unknown_ids_are_missing() -> None:

@@ -1,7 +1,8 @@
 """Any history made through the ports is the history a plain model makes."""
 
-from collections.abc import Coroutine
-from typing import Any, TypeVar
+from collections.abc import Coroutine, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias, TypeVar
 
 import pytest
 from hypothesis import settings
@@ -14,14 +15,12 @@ from hypothesis.stateful import (
     invariant,
     rule,
 )
-from tests.unit.adapters.memory.lakefs_model import CONFLICT, NO_CHANGES, LakeFSModel, shown
-from tests.unit.adapters.memory.memory_worker import run_by_hand
 
 from perago.adapters.memory.installations import RepositoryBuilder
-from perago.adapters.memory.lakefs import MemoryLakeFS, ServerTime
+from perago.adapters.memory.lakefs import MemoryLakeFS
 from perago.adapters.memory.lakefs_ports import MemoryBranches, MemoryCommits, MemoryTags
-from perago.adapters.memory.worker_handle import WorkerHandle
-from perago.domain.logical_execution import BranchName, CommitId, TagName
+from perago.adapters.memory.system import VirtualClock, WorkerHandle
+from perago.domain.lakefs import BranchName, CommitId, TagName
 from perago.domain.outcome import (
     DirtyTarget,
     MergeConflict,
@@ -33,12 +32,151 @@ from perago.domain.outcome import (
 from perago.ports.errors import NothingToCommitError, TagExistsError
 from perago.ports.lakefs import CommitRequest, MergeRequest
 
+# Bytes with the number of the write: rewritten bytes are equal to read and not the same object.
+Files: TypeAlias = Mapping[str, tuple[bytes, int]]
+CONFLICT = "conflict"
+NO_CHANGES = "no changes"
+
+
+@dataclass(frozen=True)
+class ModelCommit:
+    """Parents by position, the first one first, and every file."""
+
+    parents: tuple[int, ...]
+    files: Files
+
+
+def shown(files: Files) -> dict[str, bytes]:
+    """The files as a reader sees them."""
+    return {path: content for path, (content, _) in files.items()}
+
+
+@dataclass
+class LakeFSModel:
+    """A second, slow opinion of a repository: plain dictionaries, no sharing, no graph walks.
+
+    Commits in order of creation, and what points to them. What it cannot say for certain, it says
+    as a set: which common ancestor a merge takes is the server's business, so every outcome that
+    some common ancestor explains is allowed.
+    """
+
+    commits: list[ModelCommit] = field(default_factory=lambda: [ModelCommit((), {})])
+    heads: dict[str, int] = field(default_factory=lambda: {"main": 0})
+    staged: dict[str, dict[str, tuple[bytes, int] | None]] = field(
+        default_factory=lambda: {"main": {}}
+    )
+    # What was staged when something was last refused: it blocks relocations once it differs.
+    sealed: dict[str, dict[str, tuple[bytes, int] | None]] = field(
+        default_factory=lambda: {"main": {}}
+    )
+    tags: dict[str, int] = field(default_factory=dict[str, int])
+
+    def create_branch(self, branch: str, commit: int) -> None:
+        """Create a clean branch."""
+        self.heads[branch] = commit
+        self.staged[branch], self.sealed[branch] = {}, {}
+
+    def delete_branch(self, branch: str) -> None:
+        """Forget a branch, if there is one."""
+        for names in (self.heads, self.staged, self.sealed):
+            names.pop(branch, None)
+
+    def branch_files(self, branch: str) -> dict[str, tuple[bytes, int]]:
+        """The head with what is uncommitted."""
+        return self._with(self.staged[branch], branch)
+
+    def is_sealed_dirty(self, branch: str) -> bool:
+        """Whether what was sealed differs from the head."""
+        head = self.commits[self.heads[branch]].files
+        return shown(self._with(self.sealed[branch], branch)) != shown(head)
+
+    def seal(self, branch: str) -> None:
+        """An operation that moves heads has looked at the branch."""
+        self.sealed[branch] = dict(self.staged[branch])
+
+    def _with(
+        self, changes: Mapping[str, tuple[bytes, int] | None], branch: str
+    ) -> dict[str, tuple[bytes, int]]:
+        files = dict(self.commits[self.heads[branch]].files)
+        for path, content in changes.items():
+            files.pop(path, None)
+            if content is not None:
+                files[path] = content
+        return files
+
+    def write(self, branch: str, path: str, content: tuple[bytes, int] | None) -> None:
+        """Stage one object; deleting what is not there leaves nothing behind."""
+        if content is not None or path in self.branch_files(branch):
+            self.staged[branch][path] = content
+
+    def is_dirty(self, branch: str) -> bool:
+        """Whether a reader sees anything uncommitted."""
+        return shown(self.branch_files(branch)) != shown(self.commits[self.heads[branch]].files)
+
+    def add(self, branch: str, files: Files, *parents: int) -> int:
+        """Commit files on a branch."""
+        self.commits.append(ModelCommit(parents, files))
+        self.heads[branch] = len(self.commits) - 1
+        self.staged[branch], self.sealed[branch] = {}, {}
+        return self.heads[branch]
+
+    def files_to_commit(self, branch: str) -> Files:
+        """What a commit takes: rewritten bytes that were there already are not taken again."""
+        before = self.commits[self.heads[branch]].files
+        return {
+            path: before[path] if path in before and before[path][0] == found[0] else found
+            for path, found in self.branch_files(branch).items()
+        }
+
+    def chain(self, commit: int) -> list[int]:
+        """The commit and its first parents."""
+        found = [commit]
+        while self.commits[found[-1]].parents:
+            found.append(self.commits[found[-1]].parents[0])
+        return found
+
+    def ancestors(self, commit: int) -> set[int]:
+        """The commit and everything it descends from."""
+        return {commit}.union(*(self.ancestors(parent) for parent in self.commits[commit].parents))
+
+    def merge_outcomes(self, source: int, target: int) -> list[str | dict[str, bytes]]:
+        """Every outcome that some common ancestor explains."""
+        common = self.ancestors(source) & self.ancestors(target)
+        return [self._merge(base, source, target) for base in sorted(common)]
+
+    def _merge(self, base: int, source: int, target: int) -> str | dict[str, bytes]:
+        before, theirs, ours = (self.commits[side].files for side in (base, source, target))
+        if before == theirs:
+            return NO_CHANGES
+        seen = tuple(map(shown, (before, theirs, ours)))
+        merged: dict[str, bytes] = {}
+        for path in {path for files in seen for path in files}:
+            old, their, our = (files.get(path) for files in seen)
+            if their not in (old, our) and our != old:
+                return CONFLICT
+            result = our if their == old else their
+            if result is not None:
+                merged[path] = result
+        return merged
+
+
 Result = TypeVar("Result")
 WALK_MAX = 1024
 ROOT_CHILD = 1
 PATHS = st.sampled_from(["a", "a/b", "a0", "b"])
 CONTENTS = st.sampled_from([b"0", b"1", b"2", None])
 NAMES = st.sampled_from(["v1", "v2", "v3"])
+
+
+def run_by_hand(coroutine: Coroutine[Any, Any, Result], *, turns_max: int = 100) -> Result:
+    """Drive a coroutine without any event loop."""
+    for _ in range(turns_max):
+        try:
+            coroutine.send(None)
+        except StopIteration as finished:
+            result: Result = finished.value
+            return result
+    raise AssertionError("the coroutine did not finish")
 
 
 class HistoryMachine(RuleBasedStateMachine):
@@ -49,8 +187,8 @@ class HistoryMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.time = ServerTime()
-        lakefs = MemoryLakeFS(now=self.time)
+        self.clock = VirtualClock()
+        lakefs = MemoryLakeFS(self.clock)
         self.repository = RepositoryBuilder(lakefs, "repository")
         handle = WorkerHandle()
         self.branch_port = MemoryBranches(lakefs, handle)
@@ -63,7 +201,7 @@ class HistoryMachine(RuleBasedStateMachine):
     def run(self, question: Coroutine[Any, Any, Result]) -> Result:
         """Drive one call of a port."""
         # A second passes, so that no two commits are one by accident.
-        self.time.seconds += 1
+        self.clock.advance(1)
         return run_by_hand(question)
 
     @initialize(target=commits)
@@ -80,7 +218,7 @@ class HistoryMachine(RuleBasedStateMachine):
     @rule(target=branches, source=commits)
     def create_branch(self, source: int) -> str:
         """Create a branch at any commit."""
-        name = f"branch-{self.time.seconds}"
+        name = f"branch-{self.clock.epoch_ms}"
         self.run(self.branch_port.create(self.repository.id, BranchName(name), self.ids[source]))
         self.model.create_branch(name, source)
         return name
@@ -178,7 +316,7 @@ class HistoryMachine(RuleBasedStateMachine):
         outcomes = self.model.merge_outcomes(source, head)
         if CONFLICT in outcomes or NO_CHANGES in outcomes:
             return head
-        self.time.seconds += 1
+        self.clock.advance(1)
         self.ids.append(self.repository.merge(self.ids[source], branch))
         files = self.repository.files(self.ids[-1])
         assert files in outcomes

@@ -5,14 +5,13 @@ from tests.unit.adapters.memory.memory_worker import STAGING, MemoryWorker
 
 from perago.adapters.memory.installations import (
     CACHED_SECONDS,
-    MAIN,
     RepositoryBuilder,
     lakefs_installation,
 )
-from perago.adapters.memory.lakefs import MemoryLakeFS, ServerTime, relocate_branch
-from perago.adapters.memory.merging import commit_branch
-from perago.adapters.memory.worker_handle import WorkerHandle
-from perago.domain.logical_execution import TagName
+from perago.adapters.memory.lakefs import MemoryLakeFS
+from perago.adapters.memory.repository_state import MAIN
+from perago.adapters.memory.system import VirtualClock, WorkerHandle
+from perago.domain.lakefs import TagName
 from perago.domain.outcome import Relocated, RelocationRefused
 from perago.ports.errors import (
     DirtyBranchError,
@@ -72,7 +71,7 @@ def test_a_relocation_is_relative_to_the_head_of_its_moment() -> None:
     worker = MemoryWorker()
     human = worker.repository.commit({"human": b"human"})
     worker.repository.commit({"more": b"more"})
-    moved = relocate_branch(worker.lakefs, worker.repository.id, MAIN, "main~1")
+    moved = worker.lakefs.relocate_branch(worker.repository.id, MAIN, "main~1")
     assert (moved, worker.head) == (Relocated(), human)
 
 
@@ -82,14 +81,14 @@ def test_a_refused_commit_seals_the_branch_against_relocation() -> None:
     repository.commit({"_lakefs_actions/frozen.yaml": REFUSE_COMMITS}, unchecked=True)
     repository.write("open", b"open")
     target = worker.input_ref
-    assert relocate_branch(worker.lakefs, repository.id, MAIN, f"{MAIN}~0") == Relocated()
+    assert worker.lakefs.relocate_branch(repository.id, MAIN, f"{MAIN}~0") == Relocated()
     with pytest.raises(RequestRefusedError, match="frozen"):
         repository.commit({})
-    refused = relocate_branch(worker.lakefs, repository.id, MAIN, target)
+    refused = worker.lakefs.relocate_branch(repository.id, MAIN, target)
     assert isinstance(refused, RelocationRefused)
     assert not refused.protected
     repository.discard_uncommitted()
-    assert relocate_branch(worker.lakefs, repository.id, MAIN, target) == Relocated()
+    assert worker.lakefs.relocate_branch(repository.id, MAIN, target) == Relocated()
 
 
 def test_a_write_after_a_refused_commit_covers_the_sealed_one() -> None:
@@ -116,7 +115,7 @@ def test_an_exact_tree_needs_a_clean_branch() -> None:
     metarange = worker.repository.head(STAGING).metarange
     request = CommitRequest(worker.repository.id, MAIN, "exact", {}, source_metarange=metarange)
     with pytest.raises(DirtyBranchError):
-        commit_branch(worker.lakefs, request)
+        worker.lakefs.commit(request)
 
 
 def test_the_root_commit_has_no_metarange_to_take() -> None:
@@ -125,16 +124,16 @@ def test_the_root_commit_has_no_metarange_to_take() -> None:
     assert root.metarange == ""
     request = CommitRequest(worker.repository.id, MAIN, "exact", {}, source_metarange="")
     with pytest.raises(RequestRefusedError):
-        commit_branch(worker.lakefs, request)
+        worker.lakefs.commit(request)
 
 
 def test_commits_that_differ_in_nothing_are_one_commit() -> None:
-    time = ServerTime()
-    repository = RepositoryBuilder(MemoryLakeFS(now=time), "repository")
+    clock = VirtualClock()
+    repository = RepositoryBuilder(MemoryLakeFS(clock), "repository")
     repository.branch("one")
     repository.branch("two")
     assert repository.commit({}, "one") == repository.commit({}, "two")
-    time.seconds += 1
+    clock.advance(1)
     repository.branch("three")
     assert repository.commit({}, "three") != repository.head("one").commit
 
@@ -208,8 +207,8 @@ def test_what_leaves_the_first_commit_as_it_is_has_a_tree_with_a_name() -> None:
 
 async def test_a_picked_commit_is_not_found_by_its_whole_id_for_ten_minutes() -> None:
     """Seen on lakeFS 1.86: the copy's metadata is written into the cached original."""
-    now = [1_000]
-    repository = RepositoryBuilder(MemoryLakeFS(now=lambda: now[0]), "repo")
+    clock = VirtualClock()
+    repository = RepositoryBuilder(MemoryLakeFS(clock), "repo")
     commits = lakefs_installation(repository.lakefs, WorkerHandle()).commits
     given = repository.head().commit
     original = repository.commit({"a": b"a"}, metadata={"told": "once"})
@@ -221,6 +220,6 @@ async def test_a_picked_commit_is_not_found_by_its_whole_id_for_ten_minutes() ->
     assert by_prefix.metadata["cherry-pick-origin"] == original
     walk = await commits.first_parents(repository.id, MAIN, original, commits_max=9)
     assert [record.commit for record in walk.commits] == [copy, original]
-    now[0] += CACHED_SECONDS
+    clock.advance(CACHED_SECONDS)
     assert (await commits.read(repository.id, original)).metadata == {"told": "once"}
     assert (await commits.read(repository.id, f"{original}~1")).commit == given

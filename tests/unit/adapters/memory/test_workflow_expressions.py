@@ -1,11 +1,12 @@
-"""Input expressions beyond the contract suite: Java's texts, and what is refused."""
+"""Input expressions beyond the contract suite, and conditions of loops, as tables."""
 
 import pytest
 
-from perago.adapters.memory.workflow_expressions import as_text, expressions_in, resolve
+from perago.adapters.memory.workflow_expressions import as_text, expressions_in, holds, resolve
 from perago.ports.errors import RequestRefusedError
 
 DOCUMENTS = {"workflow": {"input": {"a": {"b.c": 1, "d": [[1, 2], 3]}}}}
+VARIABLES = {"loop": {"iteration": 2}, "body": {"more": True, "left": 0, "name": "x"}, "max": 3}
 
 
 @pytest.mark.parametrize(
@@ -60,3 +61,29 @@ def test_what_only_a_server_resolves_is_refused(path: str) -> None:
 def test_every_expression_of_a_template_is_found() -> None:
     template = {"x": ["${a.output.b}", {"y": "<${c[0]}> $${d}"}], "z": 5}
     assert list(expressions_in(template)) == [["a", "output", "b"], ["c", 0]]
+
+
+@pytest.mark.parametrize(
+    ("condition", "expected"),
+    [
+        ("if ($.loop['iteration'] < 3) { true; } else { false; }", True),
+        ("if ($.loop['iteration'] < 2) { true; } else { false; }", False),
+        ("if ( ($.loop['iteration'] < 3) && ($.body['more'] == true) ) {true} else {false}", True),
+        ("$.loop.iteration < $.max", True),
+        ("$.loop.iteration >= $.max;", False),
+        ("$.body.left > 0 || $.body.name === 'x'", True),
+        ("$.body.left > 0 && $.body.name === 'x'", False),
+        ("$.body.name !== 'x'", False),
+        ("$.body.more", True),
+        ("$.body.left", False),
+        ("$.body.absent < 5", False),
+        ("false", False),
+    ],
+)
+def test_conditions_of_loops(condition: str, *, expected: bool) -> None:
+    assert holds(condition, VARIABLES.get) is expected
+
+
+def test_other_scripts_are_refused() -> None:
+    with pytest.raises(RequestRefusedError, match="no more JavaScript"):
+        holds("(function() { return true; })()", VARIABLES.get)

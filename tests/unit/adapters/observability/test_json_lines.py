@@ -1,4 +1,4 @@
-"""Our own lines, and whose else they are."""
+"""One line of JSON for each record, ours or another's."""
 
 import json
 import logging
@@ -18,7 +18,7 @@ def _record(text: str, facts: object, *, error: bool = False) -> logging.LogReco
 
 
 def _lines() -> JsonLines:
-    return JsonLines(logging.Formatter("others: %(message)s"), Secrets.of([SECRET]))
+    return JsonLines(Secrets.of([SECRET]))
 
 
 def test_a_line_has_its_facts_and_no_secret() -> None:
@@ -39,6 +39,16 @@ def test_half_a_character_stands_in_its_line_as_it_came() -> None:
     assert json.loads(line)["event"] == "name \udcff"
 
 
-def test_what_is_not_ours_or_has_a_traceback_takes_the_other_way() -> None:
-    assert _lines().format(_record("theirs", None)) == "others: theirs"
-    assert _lines().format(_record("failed", {}, error=True)).startswith("others: failed")
+def test_what_is_not_ours_and_a_traceback_have_the_same_names() -> None:
+    theirs = json.loads(_lines().format(_record(f"of a library {SECRET}", None)))
+    assert list(theirs) == ["event", "level", "logger", "timestamp"]
+    failed = json.loads(_lines().format(_record(SECRET, {"task_id": "t"}, error=True)))
+    assert list(failed) == ["event", "task_id", "level", "logger", "timestamp", "exception"]
+    assert failed["exception"] == "ValueError: ***"
+
+
+def test_a_pipe_gets_letters_that_it_can_write() -> None:
+    line = JsonLines(Secrets.of([]), is_ascii=True).format(_record("\u00fc \udcff", {"odd": int}))
+    assert line.isascii()
+    assert json.loads(line)["event"] == "\u00fc \udcff"
+    assert json.loads(line)["odd"] == "<class 'int'>"

@@ -13,8 +13,9 @@ import pytest
 
 from perago.adapters.observability.json_lines import WorkerLogSettings, worker_log
 from perago.app.authoring.failure import failed_result
-from perago.app.telemetry.attempt_log import BodyLog
+from perago.app.telemetry.attempt_log import BodyTelemetry
 from perago.app.telemetry.listeners import write
+from perago.app.telemetry.metrics import Metrics
 from perago.domain.text import Secrets
 
 SECRET = "hunter2secret"
@@ -204,7 +205,7 @@ def test_no_text_of_a_task_gives_orders_to_the_terminal_or_looks_like_a_line_of_
 ) -> None:
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     with worker_log(settings(tmp_path)):
-        BodyLog().output(None, "stdout", HOSTILE)
+        BodyTelemetry(Metrics()).output(None, "stdout", HOSTILE)
         write(LOGGER, logging.INFO, "read", {HOSTILE: HOSTILE, "names": [HOSTILE]})
         LOGGER.info(HOSTILE)
         try:

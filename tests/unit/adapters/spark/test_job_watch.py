@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from perago.adapters.spark.up_jobs import cancel_jobs
+from perago.adapters.spark.workspace import cancel_jobs
 
 
 class Jobs:

@@ -7,19 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from perago.adapters.memory.installations import RepositoryBuilder
+from perago.adapters.memory.installations import RepositoryBuilder, lakefs_installation
 from perago.adapters.memory.lakefs import MemoryLakeFS
-from perago.adapters.memory.lakefs_ports import MemoryBranches, MemoryCommits, MemoryObjects
-from perago.adapters.memory.system import SequentialConcurrency
-from perago.adapters.memory.transport import MemoryTransport
-from perago.adapters.memory.worker_handle import WorkerHandle
-from perago.adapters.spark.parts import PartDown, PartScan, PartUp
-from perago.adapters.workspace.staging import Staging
+from perago.adapters.memory.system import SequentialConcurrency, WorkerHandle
+from perago.adapters.spark.parts import PartWork, content_of, files_of, folders_of
 from perago.domain.errors import ReservedPathError
 from perago.domain.key_ranges import KeyRange
-from perago.domain.logical_execution import BranchName, StagedReference
+from perago.domain.lakefs import BranchName, StagedReference
 from perago.domain.paths import NameRules
-from perago.domain.sync_plan import ListedObject, PlanKind, PlannedChange, ReadFile
+from perago.domain.sync_plan import ListedObject, PlanKind, PlannedChange
 from perago.ports.errors import DamagedObjectError, LocalDiskError, UnsafeNameError
 from perago.ports.workspace import StagingArea, WorkspaceSource
 
@@ -38,15 +34,9 @@ class Scene:
     def __init__(self, place: Path) -> None:
         lakefs, handle = MemoryLakeFS(), WorkerHandle()
         self.builder = RepositoryBuilder(lakefs, "repo")
-        self.branches = MemoryBranches(lakefs, handle)
-        self.objects = MemoryObjects(lakefs, handle)
-        concurrency = SequentialConcurrency()
-        commits = MemoryCommits(lakefs, handle)
-        transport = MemoryTransport(self.objects, concurrency)
-        staging = Staging(self.objects, commits, transport, concurrency)
-        self.down = PartDown(self.objects, transport)
-        self.scan = PartScan()
-        self.up = PartUp(self.objects, commits, staging)
+        ports = lakefs_installation(lakefs, handle)
+        self.branches = ports.branches
+        self.work = PartWork(ports, SequentialConcurrency())
         commit = self.builder.commit({**FILES, "database/other": b"not ours"})
         self.source = WorkspaceSource(self.builder.id, commit, "data")
         self.directory, self.landing = place / "attempt", place / "landing"
@@ -55,7 +45,7 @@ class Scene:
 
     def listed(self) -> list[ListedObject]:
         """The rows of every range."""
-        return [row for part in RANGES for row in self.down.list_range(self.source, RULES, part)]
+        return [row for part in RANGES for row in self.work.list_range(self.source, RULES, part)]
 
     def staging(self) -> StagingArea:
         """An open staging branch at the input."""
@@ -76,7 +66,7 @@ def test_ranges_list_every_object_once(scene: Scene) -> None:
 
 def test_where_names_fold_every_folder_is_named_with_what_it_is_taken_for(scene: Scene) -> None:
     folding = NameRules(folds_case=True)
-    rows = [row for part in RANGES for row in scene.down.list_range(scene.source, folding, part)]
+    rows = [row for part in RANGES for row in scene.work.list_range(scene.source, folding, part)]
     assert {folder for row in rows for folder in row.folders or {}} == {
         f"d{number}" for number in range(7)
     }
@@ -85,9 +75,9 @@ def test_where_names_fold_every_folder_is_named_with_what_it_is_taken_for(scene:
 def test_an_unsafe_name_is_refused_by_the_part_that_lists_it(scene: Scene) -> None:
     commit = scene.builder.commit({"data/d9/a\\b": b"x"})
     source = WorkspaceSource(scene.builder.id, commit, "data")
-    assert list(scene.down.list_range(source, RULES, RANGES[0]))
+    assert list(scene.work.list_range(source, RULES, RANGES[0]))
     with pytest.raises(UnsafeNameError, match="d9/a"):
-        list(scene.down.list_range(source, RULES, RANGES[2]))
+        list(scene.work.list_range(source, RULES, RANGES[2]))
 
 
 @pytest.mark.parametrize("file", ["d2", "d2/f030", "d5", "d6/f006"])
@@ -98,14 +88,14 @@ def test_a_file_beside_a_folder_of_its_name_is_refused(
     files = {f"data/{file}": b"a", f"data/{file}/deep/b": b"b", f"data/{file}{between}": b"c"}
     commit = scene.builder.commit(files)
     source = WorkspaceSource(scene.builder.id, commit, "data")
-    rows = (row for part in RANGES for row in scene.down.list_range(source, RULES, part))
+    rows = (row for part in RANGES for row in scene.work.list_range(source, RULES, part))
     with pytest.raises(UnsafeNameError, match=f"'{file}' and '{file}/"):
         list(rows)
 
 
 def test_a_part_done_twice_places_the_same_files(scene: Scene) -> None:
     rows = scene.listed()
-    fetch = partial(scene.down.fetch, scene.source, scene.directory, scene.landing)
+    fetch = partial(scene.work.fetch, scene.source, scene.directory, scene.landing)
     _, placed = list(fetch(rows)), list(fetch(rows))
     assert [row.path for row in placed] == [row.path for row in rows]
     for row in placed:
@@ -115,7 +105,7 @@ def test_a_part_done_twice_places_the_same_files(scene: Scene) -> None:
 
 
 def test_a_part_that_was_given_up_places_nothing_once_landing_is_closed(scene: Scene) -> None:
-    placing = scene.down.fetch(scene.source, scene.directory, scene.landing, scene.listed())
+    placing = scene.work.fetch(scene.source, scene.directory, scene.landing, scene.listed())
     first = next(placing)
     shutil.rmtree(scene.landing)
     with pytest.raises(LocalDiskError):
@@ -130,8 +120,8 @@ def test_folders_show_every_file_once(scene: Scene, wanted: int) -> None:
     for path in paths:
         (scene.directory / path).parent.mkdir(parents=True, exist_ok=True)
         (scene.directory / path).write_text(path)
-    folders = scene.scan.folders(scene.directory, wanted)
-    found = [file.path for folder in folders for file in scene.scan.look(scene.directory, folder)]
+    folders = folders_of(scene.directory, wanted)
+    found = [file.path for folder in folders for file in files_of(scene.directory, folder)]
     assert sorted(found) == sorted(paths)
 
 
@@ -139,10 +129,10 @@ def test_suspects_are_read_and_reserved_ones_refused(scene: Scene) -> None:
     (scene.directory / "_lakefs_actions").mkdir()
     (scene.directory / "_lakefs_actions/mine").write_text("mine")
     (scene.directory / "a").write_bytes(b"abc")
-    (read,) = scene.scan.read(scene.directory, "/", [ReadFile("a", base_md5="old", base_size=1)])
-    assert (read.md5, read.size, read.base_md5) == ("900150983cd24fb0d6963f7d28e17f72", 3, "old")
+    read = content_of(scene.directory, "/", "a")
+    assert read == ("900150983cd24fb0d6963f7d28e17f72", 3)
     with pytest.raises(ReservedPathError):
-        list(scene.scan.read(scene.directory, "/", [ReadFile("_lakefs_actions/mine")]))
+        content_of(scene.directory, "/", "_lakefs_actions/mine")
 
 
 def changes_of(scene: Scene) -> list[PlannedChange]:
@@ -163,19 +153,19 @@ def changes_of(scene: Scene) -> list[PlannedChange]:
 
 def test_writing_a_part_twice_leaves_what_was_planned(scene: Scene) -> None:
     changes, area = changes_of(scene), scene.staging()
-    write = partial(scene.up.write, scene.directory, area)
+    write = partial(scene.work.write, scene.directory, area)
     first, (batch,) = list(write(changes)), list(write(changes))
     assert first == [batch]
     assert (batch.objects, batch.bytes, batch.reused, batch.requests) == (6, 18, 1, 8)
-    seen = [row for part in RANGES for row in scene.up.changes(area, part)]
+    seen = [row for part in RANGES for row in scene.work.changes(area, part)]
     assert [row.path for row in seen] == [f"data/{change.path}" for change in changes]
-    scene.up.check(area, [change for change in changes if change.kind != PlanKind.DELETE])
+    scene.work.check(area, [change for change in changes if change.kind != PlanKind.DELETE])
 
 
 def test_a_written_object_that_differs_is_found(scene: Scene) -> None:
     changes, area = changes_of(scene), scene.staging()
-    list(scene.up.write(scene.directory, area, changes))
+    list(scene.work.write(scene.directory, area, changes))
     written = [change for change in changes if change.kind != PlanKind.DELETE]
     other = written[-2]._replace(size=4)
     with pytest.raises(DamagedObjectError, match=other.path):
-        scene.up.check(area, [*written[:-2], other, written[-1]])
+        scene.work.check(area, [*written[:-2], other, written[-1]])

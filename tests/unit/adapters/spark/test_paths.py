@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from perago.adapters.spark.parts import input_uri, output_uri
+from perago.adapters.spark.workspace import input_uri, output_uri
 from perago.domain.errors import ReadOnlyWorkspaceError, SparkPathError
-from perago.domain.logical_execution import BranchName, CommitId, RepositoryId
+from perago.domain.lakefs import BranchName, CommitId, RepositoryId
 from perago.ports.workspace import SparkRoots
 
 PLACE = SparkRoots(

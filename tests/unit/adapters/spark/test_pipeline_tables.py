@@ -1,13 +1,20 @@
 """What the Spark pipeline keeps beside its workspaces, and how errors come back from executors."""
 
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from threading import Event
 
 import pytest
 
-from perago.adapters.spark.pipeline_session import PipelineSession, PipelineState, no_answer
+from perago.adapters.spark.pipeline_session import (
+    LISTING,
+    PipelineSession,
+    PipelineState,
+    listing_folder,
+    no_answer,
+)
 from perago.adapters.spark.rows import Line, ManifestRows, ending_with_problem, packed, unpacked
 from perago.domain.errors import PeragoError, ReservedPathError
 from perago.ports.errors import (
@@ -95,7 +102,39 @@ def test_state_of_a_workspace_that_is_gone_is_swept_by_the_next(tmp_path: Path) 
     two.close_incoming()
     assert not two.incoming.exists()
     two.remove()
-    assert [path.name[:5] for path in root.iterdir()] == ["three"]
+    assert {path.name[:5] for path in root.iterdir()} == {"three"}
+
+
+def test_what_a_process_left_that_died_as_it_made_room_is_swept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root, make = tmp_path / "state", os.mkdir
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+    one = PipelineState(root, tmp_path / "one")
+
+    def make_and_die(folder: Path, mode: int = 0o777) -> None:
+        make(folder, mode)
+        if folder == one.folder:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as dying:
+        dying.setattr(os, "mkdir", make_and_die)
+        with pytest.raises(KeyboardInterrupt):
+            one.create()
+    assert one.folder.exists()
+    (tmp_path / "one").rmdir()
+    PipelineState(root, tmp_path / "two").create()
+    assert {path.name[:3] for path in root.iterdir()} == {"two"}
+
+
+def test_the_listing_of_a_process_that_died_is_swept(tmp_path: Path) -> None:
+    (tmp_path / f"{LISTING}dead" / "paths").mkdir(parents=True)
+    living, remove = listing_folder(tmp_path)
+    PipelineState(tmp_path, tmp_path / "one").create()
+    assert [path.name for path in tmp_path.glob(f"{LISTING}*")] == [living.name]
+    remove()
+    assert not list(tmp_path.glob(f"{LISTING}*"))
 
 
 @pytest.mark.parametrize(
@@ -122,7 +161,7 @@ def test_no_job_follows_once_the_step_was_cancelled() -> None:
     session = PipelineSession(None, 2, lambda: pytest.fail("no work"), given_up)
     given_up.set()
     with pytest.raises(UnavailableError, match="was cancelled"):
-        session.spread([1], lambda _: pytest.fail("no job"))
+        session.lazily([1], lambda _: pytest.fail("no job"))
 
 
 @pytest.mark.parametrize(

@@ -6,10 +6,11 @@ import pytest
 from tests.unit.app.attempt.fault_world import FaultWorld, assert_accepted
 
 from perago.adapters.memory.installations import lakefs_installation
-from perago.adapters.memory.worker_handle import WorkerHandle
-from perago.adapters.spark.publication_report import Target, publication_row, was_adopted
-from perago.domain.logical_execution import CommitId
+from perago.adapters.memory.system import WorkerHandle
+from perago.adapters.spark.publication_report import publication_row, was_adopted
+from perago.domain.lakefs import CommitId
 from perago.domain.policy import PolicySetting
+from perago.ports.workspace import WorkspaceSource
 from perago.testing.faults import Fault, crash
 
 HEAD_PARENT, LINEAGE, SETTLED = (
@@ -66,5 +67,5 @@ async def test_a_decision_that_a_retry_published_is_an_adoption(tmp_path: Path) 
         rows = [publication_row(record) for record in played.repository.history()]
         (row,) = [row for row in rows if row is not None]
         installation = lakefs_installation(played.lakefs, WorkerHandle())
-        target = Target(played.repository.id, CommitId("main"), "")
+        target = WorkspaceSource(played.repository.id, CommitId("main"), "/")
         assert await was_adopted(installation, target, row) is adopted

@@ -8,7 +8,7 @@ import pytest
 
 from perago.adapters.system.host import AsyncioConcurrency
 from perago.adapters.workspace.inventory import WorkspaceTooLargeError, take_inventory
-from perago.domain.logical_execution import CommitId, RepositoryId
+from perago.domain.lakefs import CommitId, RepositoryId
 from perago.ports.objects import ObjectEntry, ObjectPage
 from perago.ports.workspace import WorkspaceSource
 

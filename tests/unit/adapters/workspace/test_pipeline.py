@@ -10,10 +10,18 @@ import pytest
 
 from perago.adapters.memory.installations import RepositoryBuilder
 from perago.adapters.memory.lakefs import MemoryLakeFS
-from perago.adapters.memory.lakefs_ports import MemoryBranches, MemoryCommits, MemoryObjects
-from perago.adapters.memory.system import RecordingProgress, SequentialConcurrency, VirtualClock
-from perago.adapters.memory.transport import MemoryTransport
-from perago.adapters.memory.worker_handle import WorkerHandle
+from perago.adapters.memory.lakefs_ports import (
+    MemoryBranches,
+    MemoryCommits,
+    MemoryObjects,
+    MemoryTransport,
+)
+from perago.adapters.memory.system import (
+    RecordingProgress,
+    SequentialConcurrency,
+    VirtualClock,
+    WorkerHandle,
+)
 from perago.adapters.spark.workspace_pipeline import SizedPipeline
 from perago.adapters.workspace.inventory import WorkspaceTooLargeError
 from perago.adapters.workspace.pipeline import (
@@ -22,7 +30,7 @@ from perago.adapters.workspace.pipeline import (
     TransferListener,
     TransferMeter,
 )
-from perago.domain.logical_execution import BranchName, CommitId, StagedReference
+from perago.domain.lakefs import BranchName, CommitId, StagedReference
 from perago.ports.errors import (
     DamagedObjectError,
     LocalDiskError,
@@ -132,6 +140,22 @@ def test_every_refusal_names_the_path_and_a_remedy(number: int, remedy: str) -> 
     error = LocalDiskError.of(Path("/place"), OSError(number, "refused"))
     assert "/place: refused; " in str(error)
     assert remedy in str(error)
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (OSError(errno.EBUSY, "Busy", "/place/file"), "/place/file: busy"),
+        (OSError(errno.EBUSY, "Busy", b"/place/file"), "/place/file: busy"),
+        (OSError(errno.EBUSY, "Busy", "file"), "/place: busy"),  # of a call on an open directory
+        (OSError(errno.EBUSY, "Busy", 7), "/place: busy"),
+        (OSError("sub was moved"), "/place: sub was moved"),
+        (OSError(), "/place: OSError"),
+    ],
+    ids=str,
+)
+def test_a_refusal_says_where_and_what(error: OSError, text: str) -> None:
+    assert str(LocalDiskError.of(Path("/place"), error)) == text
 
 
 def test_a_refusal_keeps_its_cause(tmp_path: Path) -> None:

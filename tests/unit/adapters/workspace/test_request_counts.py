@@ -10,11 +10,10 @@ import pytest
 
 from perago.adapters.memory.installations import RepositoryBuilder, lakefs_installation
 from perago.adapters.memory.lakefs import MemoryLakeFS
-from perago.adapters.memory.system import SequentialConcurrency
-from perago.adapters.memory.transport import MemoryTransport
-from perago.adapters.memory.worker_handle import WorkerHandle
+from perago.adapters.memory.lakefs_ports import MemoryTransport
+from perago.adapters.memory.system import SequentialConcurrency, WorkerHandle
 from perago.adapters.workspace.pipeline import LocalCache, LocalWorkspacePipeline
-from perago.domain.logical_execution import BranchName, CommitId, StagedReference
+from perago.domain.lakefs import BranchName, CommitId, StagedReference
 from perago.ports.lakefs import CommitRequest
 from perago.ports.workspace import Materialised, StagingArea, WorkspaceSource
 from perago.testing.fault_injector import FaultInjector, faulty_installation

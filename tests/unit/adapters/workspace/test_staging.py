@@ -7,13 +7,16 @@ import pytest
 
 from perago.adapters.memory.installations import RepositoryBuilder
 from perago.adapters.memory.lakefs import MemoryLakeFS
-from perago.adapters.memory.lakefs_ports import MemoryBranches, MemoryCommits, MemoryObjects
-from perago.adapters.memory.system import SequentialConcurrency
-from perago.adapters.memory.transport import MemoryTransport
-from perago.adapters.memory.worker_handle import WorkerHandle
+from perago.adapters.memory.lakefs_ports import (
+    MemoryBranches,
+    MemoryCommits,
+    MemoryObjects,
+    MemoryTransport,
+)
+from perago.adapters.memory.system import SequentialConcurrency, WorkerHandle
 from perago.adapters.workspace.pipeline import LocalWorkspacePipeline
 from perago.adapters.workspace.staging import Staging
-from perago.domain.logical_execution import BranchName, StagedReference
+from perago.domain.lakefs import BranchName, StagedReference
 from perago.domain.sync_plan import FileFacts, SyncPlan
 from perago.ports.errors import DamagedObjectError
 from perago.ports.lakefs import CommitRequest

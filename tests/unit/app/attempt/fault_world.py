@@ -21,8 +21,12 @@ from perago.adapters.memory.installations import (
     lakefs_installation,
 )
 from perago.adapters.memory.lakefs import MemoryLakeFS
-from perago.adapters.memory.system import SeededIdentities, SequentialConcurrency, VirtualClock
-from perago.adapters.memory.worker_handle import WorkerHandle
+from perago.adapters.memory.system import (
+    SeededIdentities,
+    SequentialConcurrency,
+    VirtualClock,
+    WorkerHandle,
+)
 from perago.app.attempt.context import AttemptSettings
 from perago.app.attempt.reset_task import Reset, ResetTools, reset_task
 from perago.app.attempt.run_attempt import AttemptReport
@@ -33,7 +37,7 @@ from perago.app.worker.run_body import run_body
 from perago.domain.attempt import PATIENCE_SECONDS, WorkflowStatus
 from perago.domain.commit_metadata import LOGICAL_TASK_KEY
 from perago.domain.fence import FENCE_FILE
-from perago.domain.logical_execution import CommitId, CommitRecord
+from perago.domain.lakefs import CommitId, CommitRecord
 from perago.domain.paths import FENCE_PATH
 from perago.domain.policy import PolicySetting
 from perago.ports.conductor import WorkflowRecord
@@ -147,7 +151,7 @@ class FaultWorld:
 
     def __post_init__(self) -> None:
         self.clock = VirtualClock()
-        self.lakefs = MemoryLakeFS(now=lambda: self.clock.epoch_ms // 1000)
+        self.lakefs = MemoryLakeFS(self.clock)
         self.conductor = MemoryConductor(self.clock)
         self.repository = RepositoryBuilder(self.lakefs, "repo")
         files: dict[str, bytes | None] = {"data/kept.txt": b"kept", "data/old.txt": b"old"}

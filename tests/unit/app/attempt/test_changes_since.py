@@ -8,13 +8,24 @@ from tests.unit.app.attempt.fault_world import FaultWorld
 from tests.unit.app.runs.run_world import RunWorld, write_step
 
 from perago import Changes, WorkspaceSpec, current_attempt, task
-from perago.app.attempt import changes_since
+from perago.app.attempt import task_function
 from perago.domain.errors import ChangesRefusedError
-from perago.domain.finish import History
 from perago.domain.policy import PolicySetting
+from perago.domain.run import History
 from perago.testing import PeragoEnvironment, Repository, TaskEnvironment
 
 FILES: dict[str, bytes | str] = {"data/a": "1", "data/b": "1", "data/c": "1", "elsewhere/x": "1"}
+ACTION = """
+name: theirs
+on:
+  post-merge:
+    branches: [another]
+hooks:
+  - id: say
+    type: lua
+    properties:
+      script: print("merged")
+"""
 SEEN: list[Changes | None] = []
 
 
@@ -68,6 +79,23 @@ async def test_only_what_others_changed_since_the_last_publication_is_new(policy
         assert await _run(env, repository) == Changes(published, ("new",), ("a",), ("b",))
         second = (await repository.head()).commit
         assert await _run(env, repository) == Changes(second, (), (), ())
+
+
+async def test_what_is_reserved_is_no_change_of_the_workspace() -> None:
+    """A directory never shows it, so a task function could not find what it was told of."""
+
+    @task(name="whole", owner_email="data@example.com", workspace=WorkspaceSpec())
+    def whole(workspace: Path, params: Params) -> Counted:
+        return index(workspace, params)
+
+    with PeragoEnvironment() as env:
+        repository = await env.repository(files=FILES)
+        await env.run(whole, repository)
+        await repository.commit({"_lakefs_actions/theirs.yaml": ACTION, "data/a": "2"})
+        await env.run(whole, repository)
+        assert SEEN[0] is None
+        assert SEEN[1] is not None
+        assert (SEEN[1].added, SEEN[1].changed) == ((), ("data/a",))
 
 
 def test_outside_of_a_worker_and_in_a_single_run_everything_is_to_do(tmp_path: Path) -> None:
@@ -125,7 +153,7 @@ async def test_two_requests_answer_and_a_function_that_does_not_ask_costs_none(
 async def test_a_difference_that_is_too_large_for_a_message_means_everything(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(changes_since, "PATHS_MAX", 2)
+    monkeypatch.setattr(task_function, "PATHS_MAX", 2)
     with PeragoEnvironment() as env:
         repository = await env.repository(files=FILES)
         await _run(env, repository)

@@ -8,7 +8,7 @@ from tests.unit.app.attempt.fault_world import FaultWorld
 
 from perago.app.attempt.stage import ExpectedMerge, check_merge
 from perago.domain.errors import FenceNotTrustedError
-from perago.domain.logical_execution import BranchName, CommitId
+from perago.domain.lakefs import BranchName, CommitId
 from perago.domain.policy import PolicySetting
 from perago.testing.faults import answer
 

@@ -7,8 +7,11 @@ import pytest
 from tests.attempt_worlds import AttemptWorker
 from tests.unit.app.attempt.fault_world import FaultWorld, assert_accepted, reason_of
 
+from perago.adapters.memory.installations import lakefs_installation
+from perago.adapters.memory.system import WorkerHandle
 from perago.app.attempt.complete import LOCAL_FAILED, STAGING_FAILED
 from perago.domain.attempt import AttemptStatus
+from perago.domain.lakefs import BranchName
 from perago.domain.policy import PolicySetting
 from perago.ports.errors import (
     LocalDiskError,
@@ -143,3 +146,23 @@ async def test_a_failure_inside_staging_leaves_no_branch(
     passes = isinstance(report.error, UnavailableError | OutcomeUnknownError)
     stays = passes and policy is PolicySetting.SETTLED
     assert bool(_directories(world)) == stays
+
+
+async def test_changes_that_are_gone_before_their_commit_are_not_decided(tmp_path: Path) -> None:
+    """A decision on nothing stays, and lakeFS refuses its merge for ever; a retry can succeed."""
+
+    def write(workspace: Path, _: int) -> None:
+        (workspace / "out.txt").write_text("written")
+
+    world = await FaultWorld(tmp_path, PolicySetting.SETTLED, body=write).started()
+    objects = lakefs_installation(world.lakefs, WorkerHandle()).objects
+
+    async def reset_branch() -> None:
+        (staging,) = world.repository.branch_names() - {"main"}
+        await objects.delete_many(world.repository.id, BranchName(staging), ["data/out.txt"])
+
+    report = await world.report(meanwhile(reset_branch, before="stage"))
+
+    assert "PRG-L006" in reason_of(report)
+    assert report.status == AttemptStatus.FAILED
+    assert world.repository.tags() == {}

@@ -19,7 +19,7 @@ from perago.app.authoring.workspace_spec import WorkspaceSpec
 from perago.domain.error_codes import Retried, error_codes
 from perago.domain.errors import PeragoError
 from perago.domain.hand_back import HAND_BACKS_MAX
-from perago.domain.logical_execution import STAGING_BRANCH_PREFIX
+from perago.domain.names import STAGING_BRANCH_PREFIX
 from perago.domain.outcome import MergeConflict, MergeRefused
 from perago.domain.paths import ACTIONS_PREFIX
 from perago.domain.policy import PolicySetting

@@ -22,8 +22,7 @@ from perago.ports.errors import (
     ServiceError,
     UnavailableError,
 )
-from perago.ports.task_body import Lease
-from perago.testing.embedded_workers import NoLease
+from perago.ports.task_body import Lease, NoLease
 from perago.testing.faults import (
     Fault,
     always,

@@ -11,7 +11,7 @@ from perago.app.authoring.task_declaration import task
 from perago.app.authoring.task_definition import PublishBudget, TaskControls
 from perago.app.authoring.workspace_spec import WorkspaceSpec
 from perago.domain.commit_metadata import LEVEL, POLICY
-from perago.domain.logical_execution import STAGING_BRANCH_PREFIX
+from perago.domain.names import STAGING_BRANCH_PREFIX
 from perago.domain.policy import PolicySetting
 from perago.ports.workspace import Phase
 from perago.testing.faults import Crash, Moment, Side, crash, meanwhile

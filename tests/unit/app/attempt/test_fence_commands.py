@@ -7,11 +7,10 @@ from tests.attempt_worlds import AttemptWorker
 from tests.unit.app.attempt.fault_world import FaultWorld
 
 from perago.app.fence.install import FenceChange, FenceReport, install_fence, remove_fence
-from perago.app.fence.trust import Canary
-from perago.app.fence.verify import FenceVerdict, ProtectedMerge, verify_fence
+from perago.app.fence.trust import FenceVerdict, ProtectedMerge, verify_fence
 from perago.domain.commit_metadata import FENCE_OWNER, LOGICAL_TASK_KEY
 from perago.domain.fence import FENCE_FILE
-from perago.domain.logical_execution import BranchName, CommitId, CommitRecord
+from perago.domain.lakefs import BranchName, CommitId, CommitRecord
 from perago.domain.outcome import MergeRefused, NoAnswer, Relocated
 from perago.domain.paths import FENCE_PATH
 from perago.domain.policy import PolicySetting
@@ -40,9 +39,7 @@ def _is_of_fence(commit: CommitRecord) -> bool:
 
 
 async def _verify(world: FaultWorld, worker: AttemptWorker) -> FenceVerdict:
-    tools = worker.fence
-    canary = Canary(branches=tools.branches, commits=tools.commits, identities=tools.identities)
-    return await verify_fence(tools, canary, world.clock, world.repository.id, MAIN)
+    return await verify_fence(worker.fence, world.clock, world.repository.id, MAIN)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from perago.app.attempt.complete import Recorded
 from perago.app.fence.trust import DEAD_SECONDS, TRUSTED_SECONDS
 from perago.domain.attempt import AttemptStatus
 from perago.domain.fence import FENCE_FILE, FenceState
-from perago.domain.logical_execution import RepositoryId
+from perago.domain.lakefs import RepositoryId
 from perago.domain.outcome import RefusedByHook, TooManyTries
 from perago.domain.paths import FENCE_PATH
 from perago.domain.policy import PolicySetting

@@ -12,7 +12,7 @@ from tests.unit.app.attempt.fault_world import (
 
 from perago.domain.attempt import WorkflowStatus
 from perago.domain.commit_metadata import LOGICAL_TASK_KEY
-from perago.domain.logical_execution import CommitId
+from perago.domain.lakefs import CommitId
 from perago.domain.policy import PolicySetting
 from perago.testing.faults import ANY_CALL, Meanwhile, Moment, Side, crash
 

@@ -11,7 +11,7 @@ from perago.app.attempt.complete import delete_staging
 from perago.app.authoring.workspace_spec import WorkspaceSpec
 from perago.domain.commit_metadata import STAGING_BRANCH
 from perago.domain.fence import FENCE_FILE
-from perago.domain.logical_execution import BranchName, CommitRecord
+from perago.domain.lakefs import BranchName, CommitRecord
 from perago.domain.paths import FENCE_PATH
 from perago.domain.policy import PolicySetting
 from perago.testing.faults import crash

@@ -15,8 +15,8 @@ from perago.app.attempt.local_workspace import OUTCOME_NOT_KEPT, OUTCOME_REFUSED
 from perago.app.authoring.guardrails import forbid_glob
 from perago.app.authoring.workspace_spec import WorkspaceSpec
 from perago.app.gc.local_pass import sweep_directories
+from perago.domain.checkpoints import read_kept_outcome
 from perago.domain.errors import GuardrailViolation
-from perago.domain.kept_outcome import read_kept_outcome
 from perago.domain.policy import PolicySetting
 from perago.domain.retention import RetentionTimes
 from perago.ports.errors import LocalDiskError

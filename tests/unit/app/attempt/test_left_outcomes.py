@@ -11,7 +11,7 @@ from tests.unit.app.attempt.fault_world import Outage
 from tests.unit.app.attempt.test_kept_outcomes import Host
 from tests.unit.app.attempt.test_outages_meet_other_parts import DrainInTheWait
 
-from perago.adapters.filesystem.tree_removal import OwnerRecords
+from perago.adapters.filesystem.locks import OwnerRecords
 from perago.app.attempt.ending import HANDED_BACK
 from perago.app.attempt.run_attempt import AttemptReport
 from perago.app.authoring.guardrails import forbid_glob

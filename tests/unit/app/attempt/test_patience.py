@@ -30,6 +30,7 @@ from perago.app.attempt.patience import (
 from perago.app.attempt.run_attempt import AttemptReport
 from perago.app.fence.trust import FenceTrust
 from perago.domain.attempt import AttemptStatus
+from perago.domain.errors import PublishFenceError
 from perago.domain.hand_back import Cause
 from perago.domain.policy import PolicySetting
 from perago.ports.asking import RepeatedRequest
@@ -42,9 +43,8 @@ from perago.ports.errors import (
 )
 from perago.ports.lakefs import Branches, Commits, Tags
 from perago.ports.objects import Objects
-from perago.ports.task_body import BodyStopped
+from perago.ports.task_body import BodyStopped, NoLease
 from perago.ports.workspace import Phase, WorkspacePipeline
-from perago.testing.embedded_workers import NoLease
 from perago.testing.faults import (
     ANY_CALL,
     Fault,
@@ -174,6 +174,19 @@ async def test_a_head_that_was_read_before_a_wait_is_read_again(tmp_path: Path) 
     world.human("data/abandoned.txt")
     await world.report(come, *away, always(crash(before="branches.relocate")))
     assert "elsewhere/human.txt" in world.repository.files()
+
+
+async def test_a_no_op_is_not_accepted_on_a_head_that_was_read_before_a_wait(
+    tmp_path: Path,
+) -> None:
+    """Else the output would be the input, and what came meanwhile was published before that."""
+    world = FaultWorld(tmp_path, PolicySetting.LINEAGE, body=lambda _, __: None)
+    await world.start()
+    away = [lose_request("fence", nth=nth) for nth in (1, 2, 3)]
+    come = meanwhile(world.human, before="fence")
+    report = await world.report(come, *away)
+    assert isinstance(report.error, PublishFenceError)
+    assert "cannot complete no-op" in reason_of(report)
 
 
 async def test_a_refusal_is_never_waited_for(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from tests.unit.app.attempt.fault_world import TASK, FaultWorld, assert_accepted
 from perago.app.attempt.run_attempt import AttemptReport
 from perago.app.authoring.workspace_spec import WorkspaceSpec
 from perago.domain.attempt import AttemptStatus
-from perago.domain.logical_execution import CommitId
+from perago.domain.lakefs import CommitId
 from perago.domain.outcome import TooManyTries
 from perago.domain.policy import PolicySetting
 from perago.testing.faults import (

@@ -10,8 +10,7 @@ from tests.unit.app.gc.gc_scene import DAY, collect, decisions, litter
 
 from perago.adapters.memory.conductor_server import MemoryConductor
 from perago.adapters.memory.installations import conductor_installation
-from perago.adapters.memory.system import VirtualClock
-from perago.adapters.memory.worker_handle import WorkerHandle
+from perago.adapters.memory.system import VirtualClock, WorkerHandle
 from perago.app.attempt.reset_task import WorkflowRunsError
 from perago.app.attempt.run_attempt import AttemptReport
 from perago.app.authoring.task_declaration import task

@@ -16,7 +16,7 @@ from perago.app.authoring.task_declaration import task, task_of
 from perago.app.authoring.workspace_spec import WorkspaceSpec
 from perago.domain.attempt import AttemptStatus, WorkflowStatus
 from perago.domain.errors import OutsidePrefixError, StaleAttemptError
-from perago.domain.logical_execution import CommitId
+from perago.domain.lakefs import CommitId
 from perago.domain.policy import PolicySetting
 from perago.ports.task_body import BodyCall, BodyOutcome, BodyReturned, ChangedPaths, TaskBody
 from perago.ports.workspace import Phase, SparkGateway, SparkRoots, SparkWorkspace

@@ -54,7 +54,7 @@ def test_strict_input_binds_tasks_without_a_workspace(
         with pytest.raises(TaskInputError, match="more"):
             read_input(dispatch)
     else:
-        assert read_input(dispatch).params == {}
+        assert (read_input(dispatch), dispatch.params) == (None, {})
 
 
 async def test_a_result_is_handed_on_as_its_model_wrote_it(tmp_path: Path) -> None:

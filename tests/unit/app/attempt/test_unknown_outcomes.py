@@ -92,6 +92,21 @@ async def test_a_lost_answer_is_settled_within_the_attempt(
 
 
 @pytest.mark.parametrize("policy", POLICIES[:2], ids=str)
+async def test_a_merge_that_can_never_land_any_more_leaves_no_branch(
+    tmp_path: Path, policy: PolicySetting
+) -> None:
+    """Another writer was first, and the fence refuses the merge whenever it arrives."""
+    world = FaultWorld(tmp_path, policy)
+    foreign = meanwhile(world.human, before="merge")
+
+    worker, report = await _run(world, [foreign, lose_request("merge")])
+
+    assert "PRG-F002" in reason_of(report)
+    assert _evidence(worker) == []
+    assert staging_branches(world) == []
+
+
+@pytest.mark.parametrize("policy", POLICIES[:2], ids=str)
 async def test_without_the_fence_a_merge_is_never_sent_again(
     tmp_path: Path, policy: PolicySetting
 ) -> None:
@@ -135,6 +150,19 @@ async def test_a_look_that_is_refused_saw_nothing(tmp_path: Path) -> None:
     _, report = await _run(world, [lose_answer(MERGE), refused])
     assert report.error is None, report.error
     await assert_accepted(world)
+
+
+async def test_the_branch_of_a_merge_that_may_still_land_outlives_a_defect(tmp_path: Path) -> None:
+    """Whatever ends the looks, nothing was concluded: what would land has to be there."""
+    world = FaultWorld(tmp_path, PolicySetting.HEAD_PARENT, fenced=False)
+
+    def fail() -> None:
+        raise RuntimeError("a defect")
+
+    _, report = await _run(world, [lose_request(MERGE), meanwhile(fail, before=WALK)])
+
+    assert isinstance(report.error, RuntimeError)
+    assert len(staging_branches(world)) == 1
 
 
 async def test_a_merge_that_takes_all_its_time_is_looked_for(tmp_path: Path) -> None:

@@ -27,9 +27,8 @@ from perago.domain.attempt import PATIENCE_SECONDS, AttemptStatus, WorkflowStatu
 from perago.domain.hand_back import HAND_BACKS_MAX, Cause
 from perago.domain.policy import PolicySetting
 from perago.ports.errors import OutcomeUnknownError
-from perago.ports.task_body import BodyStopped, Lease
+from perago.ports.task_body import BodyStopped, Lease, NoLease
 from perago.ports.workspace import Phase
-from perago.testing.embedded_workers import NoLease
 from perago.testing.fault_injector import CallGate
 from perago.testing.faults import ANY_CALL, Call, Moment, Side
 

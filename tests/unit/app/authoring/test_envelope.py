@@ -309,3 +309,23 @@ def test_a_stored_result_is_compared_with_what_the_model_would_write_today() -> 
         check_stored_result(FREE, EMPTY | {"retired": 1})
     with pytest.raises(StoredResultError, match="grandTotal"):
         check_stored_result(FREE, EMPTY | {"grandTotal": "many"})
+
+
+class Judged(BaseModel):
+    """A result that validates what it computes when it is written."""
+
+    kind: str
+
+    @computed_field
+    def cat(self) -> Cat:
+        """Only a result of today is one."""
+        return Cat.model_validate({"kind": self.kind, "lives": 9})
+
+
+def test_a_stored_result_that_cannot_be_written_again_says_why_without_its_values() -> None:
+    task = TaskDefinition(
+        name="judge", owner_email="a@b.c", fn=print, params_model=Inner, output_model=Judged
+    )
+    with pytest.raises(StoredResultError) as raised:
+        check_stored_result(task, {"kind": SECRET})
+    assert SECRET not in str(raised.value)

@@ -22,7 +22,7 @@ from perago.app.authoring.workflow_definition import (
 from perago.app.authoring.workspace_spec import WorkspaceSpec
 from perago.app.runs.built_in import BUILT_IN
 from perago.domain.errors import TaskDefinitionError
-from perago.domain.finish import OnMoved
+from perago.domain.run import OnMoved
 
 
 class Model(BaseModel):

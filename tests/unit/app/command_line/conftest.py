@@ -1,13 +1,19 @@
 """A project directory and a way to run commands in it, inside this process."""
 
 import sys
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.unit.app.command_line.command_run import TASK, Module, Ran, Run
 
+from perago.adapters.memory import installations
+from perago.adapters.memory.conductor_server import MemoryConductor
+from perago.adapters.memory.system import VirtualClock, WorkerHandle
 from perago.app.command_line.program import program
+from perago.ports.errors import UnavailableError
+from perago.ports.installations import ConductorInstallation
 
 
 @pytest.fixture
@@ -27,6 +33,27 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[Path]:
         origin = getattr(sys.modules[name], "__file__", None) or ""
         if origin.startswith(str(tmp_path)):
             del sys.modules[name]
+
+
+class Away(WorkerHandle):
+    """The way to a server that is not there."""
+
+    async def perform(self, operation: str, effect: Callable[[], Any]) -> Any:  # noqa: ANN401
+        """Refuse every call."""
+        del effect
+        raise UnavailableError(f"{operation}: connection refused")
+
+
+@pytest.fixture
+def silent_conductor(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Conductor that is configured and does not answer."""
+    away = installations.conductor_installation(MemoryConductor(VirtualClock()), Away())
+
+    def shared_conductor(_: str) -> ConductorInstallation:
+        return away
+
+    monkeypatch.setattr(installations, "shared_conductor", shared_conductor)
+    monkeypatch.setenv("PERAGO_CONDUCTOR", f"memory:{project}")
 
 
 @pytest.fixture

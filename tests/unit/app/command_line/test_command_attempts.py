@@ -20,7 +20,8 @@ from perago.domain.commit_metadata import (
     STAGING_COMMIT,
     TASK_ID,
 )
-from perago.domain.logical_execution import CommitId, staging_branch_name
+from perago.domain.lakefs import CommitId
+from perago.domain.names import staging_branch_name
 
 WORKFLOW = "2e1c9f7a-6f3d-4b7e-9a55-6b1d1d1f0a01"
 TASKS = [f"2e1c9f7a-6f3d-4b7e-9a55-00000000000{number}" for number in (1, 2)]
@@ -134,6 +135,16 @@ def test_explain_says_in_three_sentences_what_happened_to_a_workflow(
     assert document["schema"] == "perago.explain-workflow/1"
     assert document["situation"] == "unknown"
     assert run("explain", WORKFLOW).code == 2
+
+
+@pytest.mark.usefixtures("published", "silent_conductor")
+@pytest.mark.parametrize("command", ["attempts", "explain"])
+def test_an_answer_with_parts_missing_has_an_exit_code_of_its_own(run: Run, command: str) -> None:
+    ran = run(command, WORKFLOW, "--repo", "repo")
+    assert (ran.code, ran.err.count("missing: Conductor did not answer")) == (6, 1)
+    assert "published" in ran.out, "what lakeFS knows is shown all the same"
+    ran = run(command, WORKFLOW, "--repo", "repo", "--json")
+    assert (ran.code, len(ran.document["missing"])) == (6, 1)
 
 
 def test_what_is_left_of_many_attempts_is_cut_and_counted(

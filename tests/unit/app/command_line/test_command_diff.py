@@ -8,8 +8,7 @@ from tests.unit.app.command_line.command_run import Run
 from perago.adapters.memory.installations import RepositoryBuilder, shared_memory
 from perago.domain.attempt import AttemptSnapshot, AttemptStatus
 from perago.domain.commit_metadata import INPUT_REF
-from perago.domain.logical_execution import staging_branch_name
-from perago.domain.names import execution_id_at
+from perago.domain.names import execution_id_at, staging_branch_name
 
 EXECUTION = execution_id_at(1_800_000_000_000, 1)
 ROW = AttemptSnapshot("w1", "t1", "clean", "clean", AttemptStatus.IN_PROGRESS)

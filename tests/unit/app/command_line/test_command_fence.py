@@ -49,7 +49,33 @@ def test_an_open_branch_is_named_and_protected_on_request(run: Run, lakefs: Memo
     assert "warning: main is not protected" in open_one.err
     closed = run("fence", "install", "songs", "main", "--protect", "--json")
     assert (closed.document["change"], closed.document["protected"]) == ("unchanged", True)
+    assert closed.document["protection_added"]
     assert closed.err == ""
+
+
+def test_added_protection_is_said_where_the_file_is_unchanged(
+    run: Run, lakefs: MemoryLakeFS
+) -> None:
+    head = repository(lakefs, "songs", FENCE_FILE, protected=False).head().commit
+    told = f"songs main at {head}\n"
+    command = ("fence", "install", "songs", "main", "--protect")
+    assert run(*command).out == f"unchanged, protection added: {told}"
+    assert run(*command).out == f"unchanged: {told}"
+    assert not run(*command, "--json").document["protection_added"]
+
+
+def test_added_protection_is_counted_in_many_repositories(run: Run, lakefs: MemoryLakeFS) -> None:
+    heads = [
+        repository(lakefs, f"song-{number}", FENCE_FILE, protected=number == 1).head().commit
+        for number in range(3)
+    ]
+    ran = run("fence", "install", "--match", "song-*", "main", "--protect")
+    assert sorted(ran.out.splitlines()) == [
+        f"unchanged, protection added: song-0 main at {heads[0]}",
+        f"unchanged, protection added: song-2 main at {heads[2]}",
+        f"unchanged: song-1 main at {heads[1]}",
+    ]
+    assert "3 unchanged, protection added to 2, 0 failed" in ran.err.splitlines()
 
 
 def test_verifying_leaves_neither_rule_nor_branch(run: Run, lakefs: MemoryLakeFS) -> None:
@@ -116,5 +142,5 @@ def test_names_that_do_not_fit_are_a_mistake_of_use(
     songs = repository(lakefs, "songs")
     ran = run("fence", "install", *words)
     assert (ran.code, ran.out) == (2, "")
-    assert "PRG-X003" in ran.err
+    assert "PRG-X003: `perago fence install --help` shows all arguments" in ran.err
     assert FENCE_PATH not in songs.files()

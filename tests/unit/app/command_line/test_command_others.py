@@ -12,7 +12,7 @@ from tools.write_reference import command_names
 
 from perago import __version__
 from perago.app.command_line.program import COMMANDS, CommandRow
-from perago.app.command_line.reporting import CommandUsageError, reports_errors_by_class
+from perago.app.command_line.reporting import CommandUsageError, reports_errors
 from perago.app.command_line.servers import write_settings
 from perago.domain.error_codes import error_codes
 
@@ -87,6 +87,17 @@ def test_config_exits_with_3_if_a_setting_is_wrong(
     assert ran.err.startswith("error: PERAGO_STRICT_INPUT must be 'true' or 'false'\n")
 
 
+def test_config_names_the_file_of_a_secret_that_cannot_be_read(
+    project: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CONDUCTOR_AUTH_SECRET_FILE", str(project / "missing"))
+    ran = run("config", "show", "--origin")
+    assert ran.code == 3
+    origin = "(environment: CONDUCTOR_AUTH_SECRET_FILE)"
+    assert f"CONDUCTOR_AUTH_SECRET=**********  {origin}" in ran.out
+    assert "NO_PROXY=  (default)" in ran.out, "all settings are shown"
+
+
 @pytest.mark.parametrize("code", ["PRG-U001", "prg-u001"])
 def test_a_code_is_explained_at_length(run: Run, code: str) -> None:
     row = error_codes()["PRG-U001"]
@@ -140,7 +151,7 @@ def test_without_a_command_there_is_help_and_a_usage_error(run: Run) -> None:
 def test_every_error_that_ends_a_command_has_a_code(
     capsys: pytest.CaptureFixture[str], error: Exception, said: str, code: str
 ) -> None:
-    @reports_errors_by_class
+    @reports_errors
     def command(*, as_json: bool) -> None:
         assert as_json
         raise error
@@ -199,3 +210,17 @@ def test_a_file_of_settings_that_was_open_to_others_is_private_once_it_has_the_k
     write_settings(env_file, {"LAKECTL_CREDENTIALS_SECRET_ACCESS_KEY": "hush"})
     assert "hush" in env_file.read_text()
     assert env_file.stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("name", ["folder", "missing/.env"])
+def test_a_file_of_settings_that_cannot_be_written_starts_no_server(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    (tmp_path / "folder").mkdir()
+    started: list[str] = []
+    monkeypatch.setattr("perago_servers.lakefs_server", lambda: started.append("lakeFS"))
+    ran = run("servers", "up", "--env-file", str(tmp_path / name))
+    assert (ran.code, ran.out) == (1, "")
+    assert str(tmp_path / name) in ran.err
+    assert "PRG-X004" in ran.err
+    assert started == []

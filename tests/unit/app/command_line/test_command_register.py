@@ -7,7 +7,7 @@ import pytest
 from tests.unit.app.command_line.command_run import Module, Run
 
 from perago.app.authoring.taskdef import taskdef_differences, taskdef_to_register
-from perago.app.command_line.register import register_taskdefs
+from perago.app.command_line.definitions import register_taskdefs
 from perago.ports.conductor import TaskDefinitions
 
 BUILT: dict[str, Any] = {

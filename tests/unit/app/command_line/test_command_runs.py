@@ -127,6 +127,14 @@ def test_without_conductor_lakefs_tells_what_it_knows(
     assert run("runs", "songs", "--branch", "main").code == 3
 
 
+@pytest.mark.usefixtures("held", "silent_conductor")
+def test_a_conductor_that_does_not_answer_is_told_by_the_exit_code(run: Run) -> None:
+    ran = run("runs", "songs")
+    assert (ran.code, len(ran.out.splitlines())) == (6, 1)
+    assert "warning: targets and workflows are unknown without Conductor" in ran.err
+    assert len(run("runs", "songs", "--json").document["runs"]) == 1
+
+
 @pytest.mark.parametrize("part", ["key", "branch", "workflow"])
 def test_a_run_is_compared_with_its_base(run: Run, held: Held, part: str) -> None:
     names = {"key": held.key, "branch": run_branch(held.key), "workflow": held.workflow}
@@ -148,6 +156,15 @@ def test_a_run_that_is_published_is_compared_with_the_head_before_it(
     assert f"songs: {before} to {published} (main)" in ran.err
     assert f"the run is published as {published} on main; `lakectl log " in ran.err
     assert run("diff", names[part], "--json").document["published"] is True
+
+
+def test_a_run_is_not_taken_for_another_one_that_its_workflow_has_published(
+    run: Run, held: Held
+) -> None:
+    """A workflow that was run again from its begin has a run that nobody finished."""
+    asyncio.run(_finish(held, held.songs.commit({"out/b": b"123"})))
+    ran = run("diff", f"{held.workflow}-{'1' * 32}")
+    assert (ran.code, ran.out) == (2, "")
 
 
 def test_a_run_whose_workflow_may_go_on_is_not_abandoned(run: Run, held: Held) -> None:

@@ -20,11 +20,10 @@ from perago.adapters.memory.installations import (
     shared_conductor,
     shared_memory,
 )
-from perago.adapters.memory.system import VirtualClock
-from perago.adapters.memory.worker_handle import WorkerHandle
+from perago.adapters.memory.system import VirtualClock, WorkerHandle
 from perago.app.command_line.submit import complete_params, follow, merged_params, start_workflow
 from perago.domain.attempt import AttemptStatus, WorkflowStatus
-from perago.domain.logical_execution import CommitId
+from perago.domain.lakefs import CommitId
 from perago.ports.conductor import PollRequest, TerminalUpdate, WorkflowRecord
 from perago.ports.errors import OutcomeUnknownError, UnavailableError
 from perago.ports.installations import ConductorInstallation

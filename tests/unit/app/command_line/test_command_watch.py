@@ -8,7 +8,7 @@ from tests.unit.app.command_line.command_run import Run
 from tests.unit.app.command_line.test_command_attempts import WORKFLOW, published
 
 from perago.adapters.memory.installations import RepositoryBuilder, shared_memory
-from perago.domain.logical_execution import CommitId
+from perago.domain.lakefs import CommitId
 
 __all__ = ["published"]  # a fixture is found by its name
 KEY = "the-secret-key-of-lakefs"

@@ -23,8 +23,8 @@ from tests.unit.app.command_line.command_run import Run
 from perago import WorkspaceSpec, task
 from perago.testing import PeragoEnvironment, TaskEnvironment
 from perago.testing.definitions import TaskFunction, definition_of
-from perago.testing.trial.captured_body import diff_lines, read_tree, write_back
-from perago.testing.trial.trial_run import run_task_once
+from perago.testing.file_trees import diff_lines, read_tree, write_back
+from perago.testing.trial import run_task_once
 
 MODULE = awkward_bodies.__name__
 FILES = {"in.txt": "in"}

@@ -7,7 +7,7 @@ from tests.unit.app.attempt.fault_world import FaultWorld
 
 from perago.app.gc.judging import GcTools, Judged
 from perago.app.gc.remote_pass import RemotePass
-from perago.domain.logical_execution import RepositoryId
+from perago.domain.lakefs import RepositoryId
 from perago.domain.retention import RetentionTimes
 from perago.testing.faults import Fault, crash
 

@@ -11,7 +11,8 @@ from perago import RetryPolicy, TaskControls, TaskFailed, WorkspaceSpec, task
 from perago.app.gc.judging import GcTools, Judged
 from perago.app.gc.remote_pass import RemotePass
 from perago.domain.checkpoints import CHECKPOINT_BRANCH_PREFIX, key_of_checkpoint
-from perago.domain.logical_execution import BranchName, decision_tag
+from perago.domain.lakefs import BranchName
+from perago.domain.logical_execution import decision_tag
 from perago.domain.retention import RetentionTimes
 from perago.testing import MemoryServers, PeragoEnvironment, Repository
 

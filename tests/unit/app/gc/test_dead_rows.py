@@ -10,9 +10,10 @@ from tests.unit.app.attempt.fault_world import TASK
 from tests.unit.app.attempt.test_kept_outcomes import Host
 
 from perago.app.authoring.task_definition import TaskDefinition
-from perago.app.gc.local_pass import UNANSWERED_IN_A_ROW_MAX, DeadRows
+from perago.app.gc.judging import UNANSWERED_IN_A_ROW_MAX
+from perago.app.gc.local_pass import LostRows
+from perago.app.start_checks import StartWait, patience_of_start
 from perago.app.telemetry.metrics import Metrics
-from perago.app.worker.patient_start import StartWait, patience_of_start
 from perago.domain.attempt import AttemptStatus
 from perago.domain.hand_back import HAND_BACKS_MAX
 from perago.domain.policy import PolicySetting
@@ -51,7 +52,7 @@ async def next_worker(
     """The next worker of this root starts; the workflow as it is then."""
     worker = host.worker(*faults)
     given = {TASK: host.world.task} if tasks is None else tasks
-    await DeadRows(worker.world, given, worker.settings).hand_back()
+    await LostRows(worker.world, given, worker.settings).of_directories()
     return await host.world.read()
 
 
@@ -227,8 +228,8 @@ async def test_a_start_with_patience_waits_for_conductor_and_then_hands_back(
     host = await one_died(tmp_path)
     worker = host.worker(*[unavailable(call, nth=nth) for nth in range(1, 6)])
     patience = patience_of_start(worker.world, 60, StartWait(Metrics()))
-    dead = DeadRows(worker.world, {TASK: host.world.task}, worker.settings, patience)
-    await host.world.drive(dead.hand_back())
+    dead = LostRows(worker.world, {TASK: host.world.task}, worker.settings, None, patience)
+    await host.world.drive(dead.of_directories())
     (row,) = (await host.world.read()).attempts
     assert (row.snapshot.status, row.snapshot.poll_count) == (SCHEDULED, 1)
 
@@ -240,8 +241,8 @@ async def test_with_patience_a_hand_back_whose_answer_is_lost_is_found_and_not_r
     host = await one_died(tmp_path)
     worker = host.worker(lose_answer("queue.hand_back"))
     patience = patience_of_start(worker.world, 60, StartWait(Metrics()))
-    dead = DeadRows(worker.world, {TASK: host.world.task}, worker.settings, patience)
-    await host.world.drive(dead.hand_back())
+    dead = LostRows(worker.world, {TASK: host.world.task}, worker.settings, None, patience)
+    await host.world.drive(dead.of_directories())
     (row,) = (await host.world.read()).attempts
     assert row.snapshot.status is SCHEDULED
     assert host.world.workers[-1].calls["queue.hand_back"] == 1

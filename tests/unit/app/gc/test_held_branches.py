@@ -18,7 +18,7 @@ from tests.unit.app.gc.gc_scene import (
 
 from perago.adapters.memory.conductor_server import MemoryConductor
 from perago.domain.commit_metadata import LOGICAL_EXECUTION_KEY, STAGING_BRANCH
-from perago.domain.logical_execution import TagName
+from perago.domain.lakefs import TagName
 from perago.domain.policy import PolicySetting
 from perago.domain.retention import RetentionTimes
 from perago.ports.conductor import WorkflowRecord

@@ -11,7 +11,7 @@ import pytest
 from tests.attempt_worlds import AttemptWorker
 from tests.unit.app.attempt.fault_world import TASK, FaultWorld
 
-from perago.adapters.filesystem.tree_removal import LOCK_NAME, NAMES_MAX, RootLock
+from perago.adapters.filesystem.locks import LOCK_NAME, NAMES_MAX, RootLock
 from perago.app.gc.local_pass import AGAIN, LAST_POLL_SECONDS, LEFT, LostRows
 from perago.domain.attempt import AttemptRecord, AttemptStatus
 from perago.domain.hand_back import HAND_BACKS_MAX

@@ -11,13 +11,16 @@ from perago.adapters.filesystem.attempt_directory import LocalAttemptDirectories
 from perago.adapters.memory.conductor_server import MemoryConductor
 from perago.adapters.memory.installations import conductor_installation, lakefs_installation
 from perago.adapters.memory.lakefs import MemoryLakeFS
-from perago.adapters.memory.system import SeededIdentities, SequentialConcurrency, VirtualClock
-from perago.adapters.memory.worker_handle import WorkerHandle
+from perago.adapters.memory.system import (
+    SeededIdentities,
+    SequentialConcurrency,
+    VirtualClock,
+    WorkerHandle,
+)
 from perago.app.authoring.task_definition import TaskDefinition
 from perago.app.authoring.taskdef import build_taskdef
-from perago.app.connections import ConductorConnection
+from perago.app.connections import ConductorConnection, connections_of
 from perago.app.inspection.doctor import Ask, Finding, Status, Subject
-from perago.app.settings.runtime_config import connections_of
 from perago.app.settings.settings import load_settings
 from perago.ports.conductor import PollRequest
 from perago.ports.errors import ServiceError, UnavailableError
@@ -59,7 +62,7 @@ class DoctorScene:
 
     def __post_init__(self) -> None:
         self.clock = VirtualClock()
-        self.lakefs = MemoryLakeFS(now=lambda: int(self.clock.now().timestamp()))
+        self.lakefs = MemoryLakeFS(self.clock)
         self.conductor = MemoryConductor(self.clock)
         self.ports = conductor_installation(self.conductor, WorkerHandle())
 

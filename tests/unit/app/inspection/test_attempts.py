@@ -10,7 +10,7 @@ from tests.unit.app.gc.gc_scene import DAY, collect
 from tests.unit.app.runs.run_world import RunWorld
 
 from perago.adapters.memory.installations import conductor_installation, lakefs_installation
-from perago.adapters.memory.worker_handle import WorkerHandle
+from perago.adapters.memory.system import WorkerHandle
 from perago.app.inspection.attempts import InspectionTools, Question, gather
 from perago.domain.attempt_history import (
     AttemptHistory,
@@ -20,10 +20,10 @@ from perago.domain.attempt_history import (
     decision_state,
     how_far,
 )
-from perago.domain.finish import History
-from perago.domain.logical_execution import RepositoryId
+from perago.domain.lakefs import RepositoryId
 from perago.domain.policy import PolicySetting
 from perago.domain.retention import RetentionTimes
+from perago.domain.run import History
 from perago.domain.workflow_explanation import Situation, explain_workflow
 from perago.testing.fault_injector import FaultInjector, faulty_installation
 from perago.testing.faults import Fault, always, crash, unavailable

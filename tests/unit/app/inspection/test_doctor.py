@@ -17,20 +17,16 @@ from perago.adapters.memory.installations import (
     lakefs_installation,
 )
 from perago.adapters.memory.lakefs import MemoryLakeFS
-from perago.adapters.memory.system import VirtualClock
-from perago.adapters.memory.worker_handle import WorkerHandle
+from perago.adapters.memory.system import VirtualClock, WorkerHandle
 from perago.adapters.system.host import AsyncioConcurrency, SystemIdentities
-from perago.app.connections import LakeFSConnection
+from perago.app.connections import LakeFSConnection, connections_of
 from perago.app.inspection import doctor
 from perago.app.inspection.doctor import Check, Finding, NotCheckedError, Status, Subject, ok
-from perago.app.inspection.doctor_lakefs import CLOCK_CHECKS, LAKEFS_CHECKS
-from perago.app.inspection.doctor_repository import FENCE_CHECKS, REPOSITORY_CHECKS
-from perago.app.inspection.doctor_rights import RIGHTS_CHECKS, ROUTE_CHECKS
-from perago.app.settings.runtime_config import connections_of
+from perago.app.inspection.doctor_rights import LAKEFS_CHECKS
 from perago.app.settings.settings import load_settings
 from perago.domain.commit_metadata import LOGICAL_TASK_KEY
 from perago.domain.fence import FENCE_FILE, FENCE_FILE_1
-from perago.domain.logical_execution import BranchName, RepositoryId
+from perago.domain.lakefs import BranchName, RepositoryId
 from perago.domain.outcome import MergeRefused, RefusedByHook
 from perago.domain.paths import FENCE_PATH
 from perago.domain.text import Secrets
@@ -46,7 +42,8 @@ ADDRESSES = {
     "LAKECTL_CREDENTIALS_ACCESS_KEY_ID": "key-of-a-worker",
     "LAKECTL_CREDENTIALS_SECRET_ACCESS_KEY": SECRET,
 }
-OF_LAKEFS = (*LAKEFS_CHECKS, *CLOCK_CHECKS, *REPOSITORY_CHECKS, *RIGHTS_CHECKS, *FENCE_CHECKS)
+*OF_LAKEFS, ROUTES = LAKEFS_CHECKS
+ADDRESS, KEY, CLOCKS, REPOSITORY, RIGHTS, *_ = LAKEFS_CHECKS
 ALTERED = FENCE_FILE.replace(b"if expected ~= nil then", b"if false then")
 NOW = datetime(2026, 11, 19, 20, tzinfo=UTC)
 
@@ -73,7 +70,7 @@ class World:
     def __init__(self, root: Path) -> None:
         self.root = root
         self.ahead = {"lakefs": timedelta(), "conductor": timedelta()}
-        self.lakefs = MemoryLakeFS(now=lambda: int((NOW + self.ahead["lakefs"]).timestamp()))
+        self.lakefs = MemoryLakeFS(VirtualClock(NOW))
         self.songs = RepositoryBuilder(self.lakefs, "songs")
         self.refusals = Refusals()
         self.opened: list[LakeFSConnection] = []
@@ -92,6 +89,7 @@ class World:
         """What is examined."""
         settings = load_settings(cwd=self.root, process_env={**ADDRESSES, **variables})
         clock, concurrency = VirtualClock(NOW), AsyncioConcurrency()
+        self.lakefs.clock = VirtualClock(NOW + self.ahead["lakefs"])
         conductor = MemoryConductor(VirtualClock(NOW + self.ahead["conductor"]))
         return Subject(
             settings=settings,
@@ -142,15 +140,15 @@ def check(name: str, *said: Finding | Exception, needs: tuple[str, ...] = ()) ->
     return Check(name, ask, needs)
 
 
-FAILURE = Finding("first", Status.FAILURE, "broken")
+FAILURE = Finding(Status.FAILURE, "broken")
 
 
 async def test_a_check_without_its_ground_names_the_first_failure(world: World) -> None:
     checks = (
         check("first", FAILURE),
-        check("second", ok("second", ""), needs=("first",)),
-        check("third", ok("third", ""), needs=("second",)),
-        check("other", ok("other", "is asked")),
+        check("second", ok(""), needs=("first",)),
+        check("third", ok(""), needs=("second",)),
+        check("other", ok("is asked")),
     )
     _, second, third, other = await found(world.subject(), checks)
     assert second.evidence == third.evidence == "not checked, because first failed"
@@ -161,7 +159,7 @@ async def test_a_check_without_its_ground_names_the_first_failure(world: World) 
 async def test_what_was_not_asked_for_stops_no_later_check(world: World) -> None:
     checks = (
         check("first", NotCheckedError("nothing was given", "`perago doctor`")),
-        check("second", ok("second", "is asked"), needs=("first",)),
+        check("second", ok("is asked"), needs=("first",)),
     )
     first, second = await found(world.subject(), checks)
     assert (first.status, first.commands) == (Status.WARNING, ("perago doctor",))
@@ -171,7 +169,7 @@ async def test_what_was_not_asked_for_stops_no_later_check(world: World) -> None
 async def test_a_check_that_breaks_keeps_what_it_found_and_gets_the_remedy_of_its_error(
     world: World,
 ) -> None:
-    broken = check("first", ok("first", "so far"), AccessDeniedError("no"))
+    broken = check("first", ok("so far"), AccessDeniedError("no"))
     so_far, denied = await found(world.subject(), (broken,))
     assert so_far.evidence == "so far"
     assert (denied.status, denied.code) == (Status.FAILURE, "PRG-L007")
@@ -185,7 +183,7 @@ async def test_a_check_ends_in_its_time_and_a_slow_one_is_told(
 
     async def never(_: Subject) -> AsyncIterator[Finding]:
         await asyncio.Event().wait()
-        yield ok("never", "")
+        yield ok("")
 
     slow: list[str] = []
     checks = (Check("never", never, seconds=0.05, server="lakefs"),)
@@ -196,14 +194,14 @@ async def test_a_check_ends_in_its_time_and_a_slow_one_is_told(
 
 
 async def test_no_secret_and_no_password_is_told(world: World) -> None:
-    told = Finding("first", Status.WARNING, f"{SECRET} http://me:hidden@proxy:1", f"`x {SECRET}`")
+    told = Finding(Status.WARNING, f"{SECRET} http://me:hidden@proxy:1", f"`x {SECRET}`")
     (shown,) = await found(world.subject(), (check("first", told),))
     assert (shown.evidence, shown.remedy) == ("*** http://***@proxy:1", "`x ***`")
 
 
 async def test_a_healthy_repository_has_no_problem_and_nothing_is_left(world: World) -> None:
     world.songs.protect()
-    findings = await found(world.subject(), (*OF_LAKEFS, *ROUTE_CHECKS))
+    findings = await found(world.subject(), LAKEFS_CHECKS)
     assert [each for each in findings if each.status is not Status.OK] == []
     assert world.songs.branch_names() == {"main"}
     assert world.songs.tags() == {}
@@ -237,7 +235,7 @@ async def test_a_clock_that_is_off(
     world: World, ahead: Mapping[str, int], status: Status, words: str
 ) -> None:
     world.ahead |= {name: timedelta(seconds=seconds) for name, seconds in ahead.items()}
-    findings = await found(world.subject(), CLOCK_CHECKS)
+    findings = await found(world.subject(), [CLOCKS])
     worst = max(findings, key=lambda each: list(Status).index(each.status))
     assert worst.status is status
     assert words in worst.remedy
@@ -354,10 +352,10 @@ async def test_the_answer_of_a_block_store_is_shown_and_its_address_is_asked(wor
 
 async def test_a_refused_merge_is_a_right_that_is_missing(world: World) -> None:
     world.refusals.answers = {"branches.merge": MergeRefused("status 403: not for you")}
-    denied = await problem(world.subject(), (*LAKEFS_CHECKS, *REPOSITORY_CHECKS, *RIGHTS_CHECKS))
+    denied = await problem(world.subject(), [ADDRESS, KEY, REPOSITORY, RIGHTS])
     assert "may not merge" in denied.evidence
     world.refusals.answers = {"branches.merge": RefusedByHook("hook of others: no owner")}
-    refused = await problem(world.subject(), (*LAKEFS_CHECKS, *REPOSITORY_CHECKS, *RIGHTS_CHECKS))
+    refused = await problem(world.subject(), [ADDRESS, KEY, REPOSITORY, RIGHTS])
     assert (refused.code, refused.evidence) == ("PRG-F010", "hook of others: no owner")
 
 
@@ -375,7 +373,7 @@ async def test_a_version_is_compared_with_the_tested_one(
 ) -> None:
     world.refusals.answers = {"server.facts": ServerFacts(said, "worker")}
     version = next(
-        each for each in await found(world.subject(), LAKEFS_CHECKS) if "version" in each.check
+        each for each in await found(world.subject(), [ADDRESS, KEY]) if "version" in each.check
     )
     assert version.status is status
     assert ("older" in version.evidence) is (said == "1.87.2")
@@ -384,13 +382,13 @@ async def test_a_version_is_compared_with_the_tested_one(
 
 async def test_a_store_that_signs_is_tried_by_its_addresses_too(world: World) -> None:
     world.refusals.answers = {"server.facts": ServerFacts("1.86.0", "worker", signs=True)}
-    moved = await found(world.subject(), ROUTE_CHECKS)
+    moved = await found(world.subject(), [ROUTES])
     assert [each.evidence.split(":")[0] for each in moved] == [
         "through lakeFS",
         "by signed addresses of the block store",
     ]
     assert {each.route for each in world.opened[1:]} == {"api", "presigned"}
-    (only,) = await found(world.subject(PERAGO_TRANSFER_ROUTE="api"), ROUTE_CHECKS)
+    (only,) = await found(world.subject(PERAGO_TRANSFER_ROUTE="api"), [ROUTES])
     assert only.evidence.startswith("through lakeFS")
 
 
@@ -405,6 +403,6 @@ async def test_a_certificate_that_is_not_trusted_is_not_asked_again(world: World
 
 @pytest.mark.parametrize("scheme", ["", "http://"])
 async def test_the_password_of_a_proxy_is_not_shown(world: World, scheme: str) -> None:
-    findings = await found(world.subject(HTTP_PROXY=f"{scheme}me:hidden@p:1"), LAKEFS_CHECKS)
+    findings = await found(world.subject(HTTP_PROXY=f"{scheme}me:hidden@p:1"), [ADDRESS, KEY])
     assert any("through the proxy p:1" in each.evidence for each in findings)
     assert not any("hidden" in each.evidence for each in findings)

@@ -20,7 +20,7 @@ from perago.app.authoring.task_definition import (
 from perago.app.authoring.workspace_spec import WorkspaceSpec
 from perago.app.inspection import doctor_conductor
 from perago.app.inspection.doctor import NotCheckedError, Status
-from perago.domain.logical_execution import RepositoryId
+from perago.domain.lakefs import RepositoryId
 from perago.ports.errors import AccessDeniedError, UnavailableError
 
 BUDGET = PublishBudget(

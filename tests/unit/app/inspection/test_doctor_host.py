@@ -19,7 +19,8 @@ from perago.app.worker import processes
 from perago.domain.attempt import AttemptSnapshot, AttemptStatus, ExecutionId
 from perago.domain.error_codes import error_codes
 from perago.domain.errors import SparkEnvironmentError
-from perago.domain.logical_execution import RepositoryId, staging_branch_name
+from perago.domain.lakefs import RepositoryId
+from perago.domain.names import staging_branch_name
 from perago.ports.conductor import PollRequest
 from perago.ports.errors import LocalDiskError
 from perago.ports.workspace import AttemptMarker

@@ -7,7 +7,7 @@ from tests.unit.app.attempt.fault_world import FaultWorld
 from tests.unit.app.inspection.test_attempts import attempt, started
 
 from perago.adapters.memory.installations import conductor_installation, lakefs_installation
-from perago.adapters.memory.worker_handle import WorkerHandle
+from perago.adapters.memory.system import WorkerHandle
 from perago.app.inspection.attempts import InspectionTools, Question
 from perago.app.inspection.watcher import (
     COMMITS_READ_MAX,
@@ -17,6 +17,7 @@ from perago.app.inspection.watcher import (
 )
 from perago.app.page.model import PageView, Step
 from perago.domain.attempt_history import NowhereToLookError
+from perago.domain.text import NO_SECRETS
 from perago.testing.fault_injector import FaultInjector, faulty_installation
 from perago.testing.faults import always, crash, unavailable
 
@@ -35,7 +36,7 @@ def watching(world: FaultWorld, injector: FaultInjector, workflow: str | None = 
         world.clock,
         faulty_installation(conductor, injector).workflows,
     )
-    return Watcher(tools, Question(workflow or world.workflow), "watch")
+    return Watcher(tools, Question(workflow or world.workflow), "watch", NO_SECRETS.masked)
 
 
 def staged_times(page: PageView) -> list[float | None]:

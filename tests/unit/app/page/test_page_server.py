@@ -19,6 +19,7 @@ from perago.app.page.model import (
     Step,
     StepView,
     page_document,
+    without_secrets,
 )
 from perago.app.page.page_server import (
     HEADERS,
@@ -111,18 +112,18 @@ def test_every_value_of_the_frame_and_of_the_pictures_is_escaped() -> None:
 
 
 def test_no_secret_is_sent_in_any_spelling() -> None:
-    shown = Shown(page(f"before {SECRET} after"), Secrets.of([SECRET]).masked)
+    shown = Shown(without_secrets(page(f"before {SECRET} after"), Secrets.of([SECRET]).masked))
     sent = "".join(answer(shown, path, HOST, PORT).body for path in ("/", "/page.json"))
     spelled = (SECRET, json.dumps(SECRET)[1:-1], escape(SECRET), json.dumps(escape(SECRET))[1:-1])
     for form in spelled:
         assert form not in sent
     assert "before *** after" in sent
-    document = json.dumps(page_document(shown.page, shown.masked))
+    document = json.dumps(page_document(shown.page))
     assert json.dumps(SECRET)[1:-1] not in document
 
 
 def test_a_secret_is_masked_before_a_label_is_cut() -> None:
-    shown = Shown(page(SECRET + "x" * 40), Secrets.of([SECRET]).masked)
+    shown = Shown(without_secrets(page(SECRET + "x" * 40), Secrets.of([SECRET]).masked))
     assert "s3cr3t" not in answer(shown, "/page.json", HOST, PORT).body
 
 

@@ -11,15 +11,14 @@ from tests.attempt_worlds import AttemptWorker
 from tests.unit.app.attempt.fault_world import TASK, FaultWorld, reason_of
 
 from perago.app.attempt.run_attempt import AttemptReport
-from perago.app.runs.begin import BEGIN_TASK
+from perago.app.runs.begin import BEGIN_TASK, RunReference
 from perago.app.runs.built_in import BUILT_IN
 from perago.app.runs.finish import FINISH_TASK
-from perago.app.runs.models import RunReference
 from perago.domain.attempt import AttemptStatus, WorkflowStatus
 from perago.domain.commit_metadata import RUN, RUN_TASKS
-from perago.domain.finish import History, OnMoved
-from perago.domain.logical_execution import CommitId, CommitRecord
+from perago.domain.lakefs import CommitId, CommitRecord
 from perago.domain.policy import PolicySetting
+from perago.domain.run import History, OnMoved
 from perago.ports.conductor import TerminalUpdate, WorkflowRecord
 from perago.ports.errors import OutcomeUnknownError, UnavailableError
 from perago.testing.fault_injector import ProcessDied

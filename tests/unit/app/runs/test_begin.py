@@ -7,7 +7,7 @@ from tests.unit.app.attempt.fault_world import TASK, reason_of
 from tests.unit.app.runs.run_world import BEGIN, FINISH, RunWorld, refused
 
 from perago.adapters.memory.installations import lakefs_installation
-from perago.adapters.memory.worker_handle import WorkerHandle
+from perago.adapters.memory.system import WorkerHandle
 from perago.domain.attempt import AttemptStatus, WorkflowStatus
 from perago.domain.errors import MadeGoodError, StaleAttemptError
 from perago.domain.fence import FENCE_FILE
@@ -243,8 +243,9 @@ async def test_a_begin_that_was_replaced_long_ago_makes_no_run_branch(tmp_path: 
     assert not any(name.startswith("perago-run-") for name in world.repository.branch_names())
 
 
+@pytest.mark.parametrize("seconds", [0, 2], ids=["at once", "so late that it reads its row"])
 async def test_an_attempt_that_a_retry_made_good_ends_when_a_rerun_hands_it_out(
-    tmp_path: Path,
+    tmp_path: Path, seconds: int
 ) -> None:
     """Conductor waits for its end: without one the workflow runs for ever."""
     world = await RunWorld(tmp_path).started()
@@ -254,7 +255,10 @@ async def test_an_attempt_that_a_retry_made_good_ends_when_a_rerun_hands_it_out(
     waiting = (await world.read()).attempts[-1]
     await world.operator.workflows.terminate(world.workflow, "by hand")
     await world.operator.workflows.rerun(world.workflow, waiting.snapshot.task_id)
-    report = await world.report()
+    worker = world.worker()
+    record = await worker.poll(BEGIN)
+    assert record is not None
+    report = await world.drive(worker.run(record, world.clock.monotonic() - seconds))
     assert isinstance(report.error, MadeGoodError)
     assert report.status == AttemptStatus.FAILED
     await world.until(None)

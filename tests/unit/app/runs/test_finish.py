@@ -11,11 +11,10 @@ from perago.app.attempt.complete import Recorded
 from perago.domain.attempt import WorkflowStatus
 from perago.domain.commit_metadata import EXPECTED_HEAD, RUN
 from perago.domain.fence import FENCE_FILE, FenceState
-from perago.domain.finish import History, OnMoved
 from perago.domain.outcome import MergeConflict, Merged, NoChanges, TooManyTries
 from perago.domain.paths import FENCE_PATH
 from perago.domain.policy import PolicySetting
-from perago.domain.run import base_tag
+from perago.domain.run import History, OnMoved, base_tag
 from perago.testing.faults import always, answer, crash, lose_answer, lose_request, meanwhile
 
 SCRATCH_MERGE = "branches.merge"

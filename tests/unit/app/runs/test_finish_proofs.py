@@ -8,9 +8,9 @@ from tests.unit.app.runs.run_world import FINISH, STEPS, RunWorld, refused, wait
 
 from perago.domain import commit_metadata as metadata
 from perago.domain.fence import FENCE_FILE_1
-from perago.domain.finish import History, OnMoved
 from perago.domain.outcome import Merged
 from perago.domain.paths import FENCE_PATH, ROOT_PREFIX
+from perago.domain.run import History, OnMoved
 from perago.ports.errors import AccessDeniedError
 from perago.testing.faults import answer, crash, meanwhile, refuse
 

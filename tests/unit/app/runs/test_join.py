@@ -12,9 +12,9 @@ from pydantic import ValidationError
 from tests.unit.app.attempt.fault_world import FaultWorld
 
 from perago.app.attempt.context import Attempt
-from perago.app.attempt.workspace import produce_freely
+from perago.app.attempt.task_function import produce_freely
 from perago.app.runs.join import JOIN_TASK, WORKSPACES_MAX, JoinParams, JoinResult
-from perago.app.worker.attempts import StopOrders, WaitingOrder
+from perago.app.worker.bodies import StopOrders, WaitingOrder
 from perago.domain.attempt import AttemptRecord, AttemptSnapshot, AttemptStatus, ExecutionId
 from perago.domain.errors import BodyFailedError
 from perago.domain.hand_back import Cause
@@ -60,7 +60,7 @@ class Scene:
         attempt = Attempt(JOIN_TASK, record, ME, worker.settings)
         with self.orders.for_execution(ME) as order:
             ports = replace(worker.world, stop_order=WaitingOrder(order))
-            output = await produce_freely(ports, attempt, params)
+            output = await produce_freely(ports, attempt)
         result = cast("Mapping[str, object]", output["result"])
         return JoinResult.model_validate(result).workspace.ref
 

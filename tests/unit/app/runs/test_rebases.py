@@ -12,7 +12,7 @@ from tests.unit.app.attempt.fault_world import reason_of
 from tests.unit.app.runs.run_world import FINISH, RunWorld
 
 from perago.domain.attempt import AttemptStatus
-from perago.domain.finish import History, OnMoved
+from perago.domain.run import History, OnMoved
 from perago.ports.conductor import TerminalUpdate
 
 # Neighbours in the order of paths, and names that sort around a slash. Few contents: an object that

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.unit.app.runs.run_world import BEGIN, FINISH, RunWorld
 
-from perago.domain.finish import OnMoved
+from perago.domain.run import OnMoved
 
 PROTOCOL = (Path(__file__).parents[4] / "docs/protocol.md").read_text(encoding="utf-8")
 COLUMNS = {"`perago.begin`": BEGIN, "`perago.finish`": FINISH, "the same, rebased": FINISH}

@@ -12,10 +12,10 @@ import pytest
 from tests.unit.app.attempt.fault_world import reason_of
 from tests.unit.app.runs.run_world import BEGIN, FINISH, RunWorld
 
-from perago.app.worker.attempts import WaitingOrder
+from perago.app.worker.bodies import WaitingOrder
 from perago.domain.attempt import WorkflowStatus
-from perago.domain.finish import History, OnMoved
 from perago.domain.hand_back import Cause
+from perago.domain.run import History, OnMoved
 from perago.ports.task_body import BodyStopped
 from perago.testing.faults import (
     ANY_CALL,

@@ -14,7 +14,7 @@ from tests.unit.app.runs.run_world import FINISH, RunWorld, refused, waiting
 
 from perago.adapters.system.host import AsyncioConcurrency
 from perago.app.attempt.run_attempt import AttemptReport
-from perago.app.worker.attempts import WaitingOrder
+from perago.app.worker.bodies import WaitingOrder
 from perago.domain.commit_metadata import RUN, WORKFLOW_ID
 from perago.domain.hand_back import Cause
 from perago.ports.task_body import BodyStopped

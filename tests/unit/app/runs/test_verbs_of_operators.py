@@ -7,11 +7,10 @@ from tests.unit.app.attempt.fault_world import reason_of
 from tests.unit.app.runs.run_world import BEGIN, FINISH, STEPS, RunWorld
 
 from perago.adapters.memory.installations import lakefs_installation
-from perago.adapters.memory.worker_handle import WorkerHandle
+from perago.adapters.memory.system import WorkerHandle
 from perago.app.runs.held_runs import abandon_run
 from perago.domain.attempt import AttemptStatus, WorkflowStatus
-from perago.domain.finish import History
-from perago.domain.run import base_tag
+from perago.domain.run import History, base_tag
 from perago.ports.errors import RequestRefusedError
 from perago.testing.fault_injector import FaultInjector, faulty_installation
 from perago.testing.faults import Fault, crash, refuse

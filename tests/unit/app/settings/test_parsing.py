@@ -1,7 +1,6 @@
 """Texts of settings: what each parser takes, and the text with which it refuses."""
 
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -49,12 +48,10 @@ PREFIX = "NAME must contain only ASCII letters and digits"
         (parsing.parse_execution_mode, " Thread ", "thread"),
         (parsing.parse_text, " http://x/api ", "http://x/api"),
         (parsing.parse_text, "REPLACE-ME", "REPLACE-ME"),
-        (parsing.parse_path, "", Path()),
         (parsing.parse_address, ":9102", "127.0.0.1:9102"),
         (parsing.parse_address, " 9102 ", "127.0.0.1:9102"),
         (parsing.parse_address, "0.0.0.0:9102", "0.0.0.0:9102"),
         (parsing.parse_address, "[::1]:9102", "[::1]:9102"),
-        (parsing.parse_anything, " x ", " x "),
         (parsing.one_of("a", "b"), " A ", "a"),
     ],
     ids=lambda value: getattr(value, "__name__", repr(value)),
@@ -68,8 +65,8 @@ def test_a_text_has_one_meaning(parse: parsing.Parse[Any], text: str, value: obj
     [
         (parsing.parse_size, ["1", "-1MB", "1TB", "1e3KB", ".5MB", "1.MB", "1B"], SIZE),
         (parsing.parse_size, ["0MB", "0.0KB"], ABOVE_ZERO),
-        (parsing.parse_days, ["0d", "7", "1.5d", "-1d", "7 d", "007d"], DAYS),
-        (parsing.parse_duration, ["0s", "1.5h", "1", "1w", "x"], DURATION),
+        (parsing.parse_days, ["0d", "7", "1.5d", "-1d", "7 d", "007d", "9999999999d"], DAYS),
+        (parsing.parse_duration, ["0s", "1.5h", "1", "1w", "x", "9999999999d"], DURATION),
         (
             parsing.parse_time_to_live,
             ["1", "-1s", "1w"],

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from tests.unprivileged import NOBODY
 
-from perago.adapters.filesystem.tree_removal import LOCK_NAME, RootLock
-from perago.app.settings.inherited_settings import check_private_root, default_root
+from perago.adapters.filesystem.locks import LOCK_NAME, RootLock
+from perago.app.settings.roots import check_private_root, default_root
 from perago.app.settings.runtime_config import load_runtime_config
 from perago.domain.errors import RuntimeConfigError
 

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from perago.app.settings.settings import (
+from perago.app.settings.runtime_config import (
     child_environment,
     default_worker_id_prefix,
     resolve_worker_id,

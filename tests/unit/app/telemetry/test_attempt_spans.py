@@ -8,13 +8,13 @@ from tests.unit.app.attempt.fault_world import TASK, FaultWorld
 from perago.adapters.memory.system import RememberedTelemetry
 from perago.app.attempt.context import Attempt
 from perago.app.attempt.run_attempt import run_attempt
-from perago.app.telemetry.attempt_spans import AttemptSpans
+from perago.app.telemetry.exports import AttemptSpans
 from perago.app.telemetry.listeners import AttemptEvents
-from perago.app.telemetry.metrics import AttemptMetrics
+from perago.app.telemetry.metrics import AttemptMetrics, Metrics
 from perago.domain.policy import PolicySetting
 from perago.domain.text import NO_SECRETS, Secrets
+from perago.ports.task_body import NoLease
 from perago.ports.telemetry import FinishedSpan
-from perago.testing.embedded_workers import NoLease
 
 SECRET = 's3cr"et\\key of the worker'
 TRACEPARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -34,7 +34,10 @@ async def heard(world: FaultWorld, secrets: Secrets = NO_SECRETS) -> RememberedT
         replace(worker.settings, secrets=secrets),
         traceparent=TRACEPARENT,
     )
-    listeners = [AttemptSpans(telemetry, worker.world.clock, secrets), AttemptMetrics(telemetry)]
+    listeners = [
+        AttemptSpans(telemetry, worker.world.clock, secrets),
+        AttemptMetrics(Metrics(telemetry)),
+    ]
     events = AttemptEvents(dispatch, listeners, worker.world.clock)
     await world.drive(run_attempt(replace(worker.world, progress=events), dispatch, NoLease()))
     return telemetry

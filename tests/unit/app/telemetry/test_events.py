@@ -18,7 +18,7 @@ from perago.domain.errors import PeragoError, PublishFenceError
 from perago.ports.errors import UnavailableError
 from perago.ports.workspace import Phase
 from perago.testing import PeragoEnvironment, crash
-from perago.testing.story import attempt_lines
+from perago.testing.story_views import attempt_lines
 
 PAGE = Path(__file__).parents[4] / "docs/how-to/send-events.md"
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from perago.app.settings.settings import load_settings
-from perago.app.telemetry.attempt_spans import ExportedSignals
+from perago.app.telemetry.exports import ExportedSignals
 from perago.app.worker_container import open_telemetry
 
 ALL, METRICS = "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT"

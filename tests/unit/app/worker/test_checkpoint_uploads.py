@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 import pytest
 from tests.contract.task_bodies import call_of
 
-from perago.app.worker.attempts import StopOrders
-from perago.app.worker_assembly import UploadingBody
+from perago.app.worker.bodies import StopOrders, UploadingBody
 from perago.ports.task_body import (
     BodyCall,
     BodyOutcome,
@@ -29,6 +28,8 @@ class Scene(TaskBody):
     said: list[str] = field(default_factory=list[str])
     may_end: asyncio.Event = field(default_factory=asyncio.Event)
     orders: StopOrders = field(default_factory=StopOrders)
+    broken: Exception | None = None
+    ignores_its_end: bool = False
 
     async def run(self, call: BodyCall) -> BodyOutcome:
         """Call it."""
@@ -38,10 +39,14 @@ class Scene(TaskBody):
     async def upload(self) -> None:
         """Take until the test lets it end."""
         self.said.append("began")
+        if self.broken is not None:
+            raise self.broken
         try:
             await self.may_end.wait()
         except asyncio.CancelledError:
             self.said.append("given up")
+            if self.ignores_its_end:
+                return
             raise
         self.said.append("ended")
 
@@ -151,3 +156,33 @@ async def test_a_thread_that_outlives_the_function_starts_no_upload() -> None:
     late[0]()
     await asyncio.sleep(0.01)
     assert scene.said == []
+
+
+async def test_a_copy_is_uploaded_after_an_upload_that_broke() -> None:
+    async def function(scene: Scene, checkpoints: Checkpoints) -> BodyOutcome:
+        scene.broken = OSError("the copy cannot be removed")
+        checkpoints.taken()
+        await asyncio.sleep(0.01)
+        scene.broken = None
+        scene.may_end.set()
+        checkpoints.taken()
+        await asyncio.sleep(0.01)
+        return BodyReturned({})
+
+    scene = Scene(function)
+    assert await scene.outcome() == BodyReturned({})
+    assert scene.said == ["began", "began", "ended"]
+
+
+async def test_an_upload_that_outlasts_its_end_is_the_last_one() -> None:
+    async def function(scene: Scene, checkpoints: Checkpoints) -> BodyOutcome:
+        scene.ignores_its_end = True
+        checkpoints.taken()
+        await asyncio.sleep(0.01)
+        checkpoints.taken()
+        await asyncio.sleep(0.01)
+        return BodyReturned({})
+
+    scene = Scene(function)
+    assert await asyncio.wait_for(scene.outcome(), 5) == BodyReturned({})
+    assert scene.said == ["began", "given up"]

@@ -175,10 +175,10 @@ def test_an_operator_may_want_more_room() -> None:
     assert not DiskSpace(100 * 1024**3, 1024, wanted=1024).is_nearly_full
 
 
-async def test_a_full_disk_holds_polling_back_and_warns_once_an_episode() -> None:
+def test_a_full_disk_holds_polling_back_and_warns_once_an_episode() -> None:
     free = [10, 10, 10**12, 10]
     warned: list[DiskSpace] = []
     gate = DiskGate(lambda: DiskSpace(10**12, free.pop(0)), warned.append)
-    pauses = [await gate.pause() for _ in range(4)]
+    pauses = [gate.pause() for _ in range(4)]
     assert pauses == [DISK_PAUSE_SECONDS, DISK_PAUSE_SECONDS, 0.0, DISK_PAUSE_SECONDS]
     assert len(warned) == 2

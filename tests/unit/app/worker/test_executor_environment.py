@@ -2,7 +2,7 @@
 
 import pytest
 
-from perago.app.worker.executor_process import executor_environment, secrets_in
+from perago.app.worker.executor import executor_environment, secrets_in
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 from perago.app.settings.settings import Settings, load_settings
 from perago.app.worker import executor_process
 from perago.app.worker.executor import ExecutorProgram
-from perago.app.worker.processes import PYDANTIC_MIN, executor_python_of
+from perago.app.worker.executor_user import PYDANTIC_MIN, executor_python_of
 from perago.domain.errors import RuntimeConfigError
 
 

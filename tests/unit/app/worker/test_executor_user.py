@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from tests.unprivileged import NOBODY
 
-from perago.adapters.filesystem.tree_removal import remove_tree
+from perago.adapters.filesystem.attempt_directory import remove_tree
 from perago.app.settings.settings import load_settings
-from perago.app.worker.processes import (
+from perago.app.worker.executor_user import (
     HOME_DIRECTORY,
     ExecutorUser,
     executor_user_of,

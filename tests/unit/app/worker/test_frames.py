@@ -7,7 +7,13 @@ import pytest
 
 from perago.app.worker import frames
 from perago.domain.attempt import AttemptSnapshot, AttemptStatus
-from perago.ports.task_body import StagedChanges
+from perago.ports.task_body import (
+    BodyOutcome,
+    BodyRaised,
+    BodyReturned,
+    BodyStopped,
+    StagedChanges,
+)
 
 ATTEMPT = AttemptSnapshot("w", "t", "r", "task", AttemptStatus.IN_PROGRESS, retry_count=2)
 FRAMES: list[frames.Frame] = [
@@ -15,16 +21,34 @@ FRAMES: list[frames.Frame] = [
     frames.RunBody(
         "e1", "task", ATTEMPT, {}, "x", staged=StagedChanges("d", ("ü",), sizes={"ü": 3})
     ),
-    frames.Ready(("a", "b")),
+    frames.Ready(),
     frames.ImportFailed("no module"),
     frames.Began("e1"),
-    frames.Returned("e1", {"ü": 1.5}),
-    frames.Raised("e1", "why", terminal=True, traceback="where"),
-    frames.Cancelled("e1"),
+    frames.Ended("e1", {"ü": 1.5}),
+    frames.Ended("e1", raised=BodyRaised("why", terminal=True, traceback="where")),
+    frames.Ended("e1"),
     frames.Logged(20, "team", "text"),
     frames.Sampled("gauge", "app.x", 1.0, {"a": "b"}),
     frames.Progressed("half", {"rows": "3"}),
 ]
+
+
+@pytest.mark.parametrize(
+    ("said", "outcome"),
+    [
+        ({"returned": {}}, BodyReturned({})),
+        ({"returned": {"a": 1}, "raised": {"reason": "why"}}, BodyRaised("why")),
+        ({}, BodyStopped("the task function was ended by a signal")),
+        ({"returned": None}, BodyStopped("the task function was ended by a signal")),
+        ({"result": {"a": 1}}, BodyStopped("the task function was ended by a signal")),
+    ],
+    ids=["empty result", "both", "neither", "null", "under another name"],
+)
+def test_only_a_result_that_arrived_is_one(said: dict[str, object], outcome: BodyOutcome) -> None:
+    body = json.dumps({"kind": "ended", "execution_id": "e1"} | said).encode()
+    ended = frames.decode(body)
+    assert isinstance(ended, frames.Ended)
+    assert ended.outcome == outcome
 
 
 @pytest.mark.parametrize("size", [1, 7, 10_000])
@@ -44,12 +68,12 @@ def test_messages_survive_a_stream_that_is_cut_anywhere(size: int) -> None:
 )
 def test_what_json_cannot_say_is_refused_by_the_sender(value: object) -> None:
     with pytest.raises(frames.FrameError, match="not JSON"):
-        frames.encode(frames.Returned("e1", {"value": value}))
+        frames.encode(frames.Ended("e1", {"value": value}))
 
 
 def test_a_message_has_a_largest_size_on_both_sides() -> None:
     with pytest.raises(frames.FrameError, match="at most"):
-        frames.encode(frames.Returned("e1", {"text": "x" * frames.FRAME_BYTES_MAX}))
+        frames.encode(frames.Ended("e1", {"text": "x" * frames.FRAME_BYTES_MAX}))
     header = frames.HEADER.pack(frames.FRAME_BYTES_MAX + 1)
     with pytest.raises(frames.FrameError, match="at most"):
         list(frames.FrameBuffer().feed(header))
@@ -59,8 +83,8 @@ def test_a_message_has_a_largest_size_on_both_sides() -> None:
     "body",
     [
         {"kind": "surprise"},
-        {"kind": "returned", "execution_id": "e1"},
-        {"kind": "returned", "execution_id": 1, "result": []},
+        {"kind": "ended", "returned": {}},
+        {"kind": "ended", "execution_id": 1, "returned": []},
         [],
     ],
     ids=["kind", "field", "type", "list"],
@@ -92,4 +116,4 @@ def test_half_a_character_goes_from_what_is_told_and_refuses_a_result() -> None:
     came = list(frames.FrameBuffer().feed(sent))
     assert came == [frames.Logged(20, "team", "name ?"), frames.Progressed("name ?")]
     with pytest.raises(frames.FrameError, match="surrogates not allowed"):
-        frames.encode(frames.Returned("e1", {"name": odd}))
+        frames.encode(frames.Ended("e1", {"name": odd}))

@@ -8,7 +8,7 @@ import pytest
 
 from perago.adapters.memory.conductor_server import MemoryConductor
 from perago.adapters.memory.installations import conductor_installation
-from perago.adapters.memory.worker_handle import WorkerHandle
+from perago.adapters.memory.system import WorkerHandle
 from perago.adapters.system.host import SystemClock
 from perago.app.worker.attempts import Heartbeat, HeartbeatLease
 from perago.domain.attempt import AttemptRecord, FenceVerdict, Stale, compare_wide
@@ -52,7 +52,7 @@ class Scene:
 
     def lease(self) -> HeartbeatLease:
         """Begin to beat."""
-        heartbeat = Heartbeat(self.beat, self.look, self.note, PAUSE_SECONDS)
+        heartbeat = Heartbeat(self.beat, self.look, self.note, PAUSE_SECONDS, lambda: 1.0)
         return HeartbeatLease(heartbeat, SystemClock()).start()
 
 

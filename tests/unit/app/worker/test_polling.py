@@ -9,6 +9,7 @@ from typing import final
 
 import pytest
 
+from perago.app.worker.bodies import SlotBudget
 from perago.app.worker.polling import (
     BUSY_WAIT_MS,
     DISK_PAUSE_SECONDS,
@@ -19,13 +20,11 @@ from perago.app.worker.polling import (
     CircuitBreaker,
     DiskGate,
     DiskSpace,
-    Gate,
     PolledType,
     Poller,
     PollTools,
     ServiceGate,
 )
-from perago.app.worker.slot_budget import SlotBudget
 from perago.domain.attempt import AttemptRecord, AttemptSnapshot, AttemptStatus
 from perago.ports.conductor import PollRequest
 from perago.ports.errors import OutcomeUnknownError, UnavailableError
@@ -75,7 +74,9 @@ class Scene:
         now = self.clock.monotonic
         self.breaker = CircuitBreaker("conductor", now=now, fraction=lambda: 1.0)
 
-    async def run(self, *gates: Gate, domain: str | None = None) -> None:
+    async def run(
+        self, *services: ServiceGate, disk: DiskGate | None = None, domain: str | None = None
+    ) -> None:
         """Poll until the plan is over."""
         tools = PollTools(
             queue=self,
@@ -87,7 +88,7 @@ class Scene:
             take=self.take or self.taken.append,
             unheard=self.unheard,
         )
-        await Poller(PolledType("t", domain, gates), tools).run()
+        await Poller(PolledType("t", domain, services, disk), tools).run()
 
     async def unheard(self, task_type: str) -> bool:
         """Remember when it was asked for rows that nobody heard of."""
@@ -230,7 +231,7 @@ async def test_a_type_waits_shortly_when_others_wait_for_the_slot() -> None:
 async def test_nothing_is_polled_while_the_disk_is_full() -> None:
     scene = Scene([0])
     free = [0, 0, 10**12]
-    await scene.run(DiskGate(lambda: DiskSpace(10**12, free.pop(0)), lambda _: None))
+    await scene.run(disk=DiskGate(lambda: DiskSpace(10**12, free.pop(0)), lambda _: None))
     assert scene.asked_at == [2 * DISK_PAUSE_SECONDS]
 
 

@@ -4,10 +4,9 @@ import asyncio
 
 import pytest
 
-from perago.app.worker.attempts import Order, SlotLease
-from perago.app.worker.slot_budget import SlotBudget
-from perago.ports.task_body import BodyStopped
-from perago.testing.embedded_workers import NoLease
+from perago.app.worker.attempts import SlotLease
+from perago.app.worker.bodies import Order, SlotBudget
+from perago.ports.task_body import BodyStopped, NoLease
 
 
 def lease_of_two_slots() -> tuple[SlotBudget, SlotLease]:

@@ -152,7 +152,7 @@ async def test_a_row_that_came_as_lakefs_failed_is_reported_and_not_kept_for_eve
         listeners=[heard],
     )
     await _until(lambda: bool(worker.attempts.running))
-    assert await worker.attempts.all_ended(seconds_max=20)
+    await asyncio.wait_for(worker.attempts.all_ended(), 20)
     (row,) = (await world.read()).attempts
     assert row.snapshot.status is AttemptStatus.SCHEDULED, row.reason
     assert "PERAGO_PATIENCE was over" in str(row.reason)
@@ -207,7 +207,7 @@ async def test_an_attempt_that_is_lost_stops_waiting_and_sends_nothing(tmp_path:
     worker, running = await started(world, *_away_for_ever(), job=nothing_to_do())
     await _until(lambda: world.workers[0].calls["branches.create"] > 2)
     await world.operator.workflows.terminate(world.workflow, "not wanted")
-    assert await worker.attempts.all_ended(seconds_max=20)
+    await asyncio.wait_for(worker.attempts.all_ended(), 20)
     assert world.workers[0].calls["queue.complete"] == 0
     worker.drain()
     assert await asyncio.wait_for(running, 20) is WorkerEnd.DRAINED

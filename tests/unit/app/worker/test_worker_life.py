@@ -181,7 +181,7 @@ async def test_what_was_lost_before_its_body_began_does_not_begin(tmp_path: Path
     worker, running = await started(world, download, job=nothing_to_do())
     await until_paused(world)
     await world.operator.workflows.terminate(world.workflow, "not wanted")
-    assert await worker.attempts.all_ended(seconds_max=20), "a heartbeat tells the download"
+    await asyncio.wait_for(worker.attempts.all_ended(), 20)  # a heartbeat tells the download
     worker.drain()
     assert await asyncio.wait_for(running, 20) is WorkerEnd.DRAINED
     assert world.runs == 0
@@ -204,10 +204,29 @@ async def test_what_was_lost_while_it_waits_for_lakefs_ends_and_leaves_its_slot_
             await asyncio.sleep(0.01)
     assert worker.budget.free == 1, "the slot is lent while the attempt waits"
     await world.operator.workflows.terminate(world.workflow, "not wanted")
-    assert await worker.attempts.all_ended(seconds_max=20)
+    await asyncio.wait_for(worker.attempts.all_ended(), 20)
     assert (worker.budget.taken, world.runs) == (0, 0)
+    assert not breaker.closed, "an attempt that was told to stop has asked lakeFS for nothing"
     worker.drain()
     assert await asyncio.wait_for(running, 20) is WorkerEnd.DRAINED
+
+
+async def test_an_error_in_a_wait_for_lakefs_gives_the_slot_back_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def breaks() -> None:
+        raise LookupError("no such question")
+
+    world = FaultWorld(tmp_path, PolicySetting.HEAD_PARENT, fenced=False)
+    breaker = CircuitBreaker("lakefs", now=SystemClock().monotonic, fraction=lambda: 0.0)
+    breaker.failed("an attempt could not reach it")
+    gate = ServiceGate(breaker, breaks)
+    worker, running = await started(world, job=nothing_to_do(), lakefs_gate=gate)
+    assert await asyncio.wait_for(running, 20) is WorkerEnd.BROKEN
+    assert worker.budget.taken == 0
+    (broken,) = [each for each in caplog.records if each.msg == "worker broken"]
+    assert broken.exc_info is not None
+    assert broken.exc_info[0] is LookupError
 
 
 @pytest.mark.parametrize(

@@ -1,1 +1,0 @@
-"""The demonstration: one realistic pipeline, three accidents, and what was promised about them."""

@@ -1,1 +1,0 @@
-"""One task on a directory: no server, no publication, everything shown."""

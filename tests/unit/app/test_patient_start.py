@@ -1,0 +1,245 @@
+"""A worker that starts while Conductor is away: what it waits for, who hears, and what ends it."""
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any, cast, final
+
+import pytest
+from tests.unit.app.attempt.fault_world import TASK, FaultWorld
+
+from perago.adapters.memory.installations import conductor_installation
+from perago.adapters.memory.system import WorkerHandle
+from perago.adapters.system.host import SystemClock
+from perago.app.start_checks import StartWait, check_service, patience_of_start
+from perago.app.telemetry.metrics import Metrics
+from perago.app.worker.executor import ExecutorStartError
+from perago.app.worker.polling import CircuitBreaker, PolledType, ServiceGate
+from perago.app.worker.thread_body import ThreadBody
+from perago.app.worker.worker import (
+    BEAT_SECONDS,
+    BEATS_MISSED_MAX,
+    GIVEN_UP_SECONDS,
+    Job,
+    Worker,
+    WorkerEnd,
+    WorkerParts,
+)
+from perago.domain.errors import RuntimeConfigError
+from perago.domain.policy import PolicySetting
+from perago.ports.errors import AccessDeniedError, UnavailableError, WrongServerError
+from perago.ports.system import Clock
+from perago.testing.fault_injector import FaultInjector, faulty_installation
+from perago.testing.faults import Fault, always, refuse
+
+AWAY = UnavailableError("ask for the version at http://conductor/api: not sent: refused")
+PATIENCE_SECONDS = 60.0
+SAID = "failed to validate Conductor TaskDef: "
+
+
+@final
+class Start:
+    """One start in a world whose Conductor has these faults."""
+
+    def __init__(self, tmp_path: Path, *faults: Fault, patience: float = PATIENCE_SECONDS) -> None:
+        self.world = FaultWorld(tmp_path, PolicySetting.SETTLED)
+        self.metrics = Metrics()
+        self.heard = StartWait(self.metrics)
+        self.calls = FaultInjector([*faults])
+        ports = self.world.worker().world
+        self.patience = patience_of_start(ports, patience, self.heard)
+
+    async def run(self, *, registered: bool = True) -> None:
+        """Ask as `perago start` does; time passes while all sleep."""
+        if registered:
+            await self.world.start()
+        await self.world.drive(self.ask())
+
+    async def ask(self) -> None:
+        """Ask."""
+        conductor = conductor_installation(self.world.conductor, WorkerHandle())
+        await check_service(
+            faulty_installation(conductor, self.calls),
+            [self.world.task],
+            strict=False,
+            patience=self.patience,
+        )
+
+    async def refused(self, *, registered: bool = True) -> RuntimeConfigError:
+        """Ask, and be refused."""
+        with pytest.raises(RuntimeConfigError) as caught:
+            await self.run(registered=registered)
+        return caught.value
+
+
+def _lines(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str, Mapping[str, Any]]]:
+    found = [each for each in caplog.records if each.name == "perago.worker"]
+    return [(each.levelname, each.msg, vars(each)["perago"]) for each in found]
+
+
+async def test_a_conductor_that_comes_back_is_waited_for_and_everyone_hears(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "perago.worker")
+    away = [refuse("queue.check", AWAY, nth=nth) for nth in range(1, 9)]
+    start = Start(tmp_path, *away, refuse("definitions.read", AWAY))
+    await start.world.start()
+    asking = asyncio.ensure_future(start.ask())
+    await start.world.clock.let_pass(3)
+    assert start.heard.has_waited
+    assert start.heard.lines() == ["the start of this worker waits for Conductor"]
+    await start.world.drive(asking)
+    assert start.heard.lines() == []
+    (_, event, waiting), (_, ended, waited), (_, differs, found) = _lines(caplog)
+    assert (differs, found["task_name"]) == ("registered TaskDef differs from the code", TASK)
+    assert (event, waiting["service"], waiting["error"]) == (
+        "worker waiting",
+        "Conductor",
+        str(AWAY),
+    )
+    assert (ended, waited["failures"], waited["lasted"]) == ("worker waited", 9, True)
+    assert waited["waited_seconds"] > 1
+    labels = '{service="Conductor",task_name=""}'
+    assert f"runtime_service_wait_seconds_count{labels} 1" in start.metrics.text()
+
+
+async def test_patience_that_is_over_ends_the_start_with_the_old_code(tmp_path: Path) -> None:
+    start = Start(tmp_path, always(refuse("queue.check", AWAY)))
+    error = await start.refused()
+    waited = f"; waited {PATIENCE_SECONDS:.0f} s for Conductor, until PERAGO_PATIENCE was over"
+    assert (str(error), error.code) == (f"{SAID}{AWAY}{waited}", "PRG-L008")
+
+
+async def test_without_patience_nothing_is_waited_for(tmp_path: Path) -> None:
+    start = Start(tmp_path, always(refuse("queue.check", AWAY)), patience=0)
+    error = await start.refused()
+    assert (str(error), error.code) == (f"{SAID}{AWAY}", "PRG-L008")
+    assert start.calls.calls["queue.check"] == 1
+
+
+@pytest.mark.parametrize(
+    ("refusal", "code"),
+    [
+        (AccessDeniedError("401 who are you"), "PRG-L007"),
+        (WrongServerError("no Conductor at http://conductor: another server answers"), "PRG-L008"),
+    ],
+    ids=["a refused key", "another server"],
+)
+async def test_a_refusal_is_final(
+    tmp_path: Path, refusal: AccessDeniedError | WrongServerError, code: str
+) -> None:
+    start = Start(tmp_path, refuse("queue.check", refusal))
+    error = await start.refused()
+    assert (str(error), error.code) == (f"{SAID}{refusal}", code)
+    assert start.world.clock.monotonic() == 0
+
+
+async def test_a_task_that_is_not_registered_is_refused_at_once(tmp_path: Path) -> None:
+    start = Start(tmp_path)
+    error = await start.refused(registered=False)
+    assert (error.code, start.world.clock.monotonic()) == ("PRG-T019", 0)
+
+
+@final
+class HastyClock(Clock):
+    """Time that passes faster, so that a loop without beats is found dead sooner."""
+
+    FACTOR = 12
+
+    def __init__(self) -> None:
+        self._clock = SystemClock()
+
+    def now(self) -> datetime:
+        """As it is."""
+        return self._clock.now()
+
+    def monotonic(self) -> float:
+        """Faster."""
+        return self._clock.monotonic() * self.FACTOR
+
+    async def sleep(self, seconds: float) -> None:
+        """As long as it says."""
+        await self._clock.sleep(seconds)
+
+
+@final
+class NoExecutors:
+    """Slots that cannot be made ready."""
+
+    def __init__(self, bodies: ThreadBody) -> None:
+        self._bodies = bodies
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - of any type
+        return getattr(self._bodies, name)
+
+    async def start(self) -> None:
+        """Fail after a moment."""
+        await asyncio.sleep(0.05)
+        raise ExecutorStartError("no module named team")
+
+
+def starting(
+    tmp_path: Path, job: Job, *, executors: bool = True
+) -> tuple[Worker, "asyncio.Task[WorkerEnd]"]:
+    """A worker with one thing to do before its first poll."""
+    world = FaultWorld(tmp_path, PolicySetting.SETTLED)
+    made, clock, tasks = world.worker(), HastyClock(), {TASK: world.task}
+    bodies = ThreadBody(tasks, slots=1)
+    breaker = CircuitBreaker("conductor", now=clock.monotonic, fraction=lambda: 1.0)
+    worker = Worker(
+        WorkerParts(
+            ports=replace(made.world, body=bodies, clock=clock),
+            bodies=bodies if executors else cast("Any", NoExecutors(bodies)),
+            tasks=tasks,
+            types=[PolledType(TASK)],
+            settings=made.settings,
+            listeners=(),
+            conductor_gate=ServiceGate(breaker, made.world.queue.check),
+            before_polling=[job],
+        )
+    )
+    return worker, asyncio.create_task(worker.run())
+
+
+async def for_ever() -> None:
+    """A wait that does not end by itself."""
+    await asyncio.Event().wait()
+
+
+async def swallowed() -> None:
+    """A request that outlives its caller, as those of Conductor do, until it is given up."""
+    over = asyncio.ensure_future(asyncio.sleep(5))
+    while not over.done():
+        with suppress(asyncio.CancelledError):
+            await asyncio.wait([over])
+
+
+async def test_a_worker_that_waits_at_its_start_lives_and_is_not_ready(tmp_path: Path) -> None:
+    worker, running = starting(tmp_path, for_ever)
+    await asyncio.sleep(2 * BEATS_MISSED_MAX * BEAT_SECONDS / HastyClock.FACTOR)
+    assert worker.is_live
+    assert not worker.is_ready
+    assert not worker.has_started
+    worker.drain()
+    assert await asyncio.wait_for(running, 5) is WorkerEnd.DRAINED
+
+
+@pytest.mark.parametrize("job", [for_ever, swallowed], ids=["a pause", "a request"])
+async def test_an_order_to_stop_ends_the_wait_at_once(tmp_path: Path, job: Job) -> None:
+    worker, running = starting(tmp_path, job)
+    await asyncio.sleep(0.1)
+    worker.drain()
+    async with asyncio.timeout(GIVEN_UP_SECONDS + 1):
+        assert await running is WorkerEnd.DRAINED
+    assert not worker.has_started
+
+
+async def test_executors_that_cannot_start_end_the_wait_for_a_service(tmp_path: Path) -> None:
+    """A missing module is no outage: it has to be known now and not when Conductor is back."""
+    _, running = starting(tmp_path, for_ever, executors=False)
+    with pytest.raises(ExecutorStartError, match="no module named team"):
+        await asyncio.wait_for(running, 5)
