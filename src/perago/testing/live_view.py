@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.panel import Panel
@@ -53,8 +53,9 @@ def run_aside(command: Sequence[str], hear: Callable[[RunReport], None]) -> None
         assert process.stdout is not None, "it was asked for"
         for line in process.stdout:
             try:
-                report = _REPORT.validate_json(line)
-            except ValidationError:
+                # The parser of pydantic refuses half a character, which a task may well print.
+                report = _REPORT.validate_python(json.loads(line))
+            except ValueError:
                 other.append(line)
                 continue
             complete = complete or not report.page.live

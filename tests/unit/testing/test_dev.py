@@ -172,6 +172,13 @@ async def test_what_is_told_of_a_run_is_heard_as_it_was(
     assert _heard(program) == [RunReport(page, ("policy settled",))]
 
 
+@pytest.mark.parametrize("text", ["half a character \udcff", "a\nb \x1b[2J"])
+def test_whatever_a_task_prints_is_heard(capsys: pytest.CaptureFixture[str], text: str) -> None:
+    page = PageView("dev", (SceneView(text, "COMPLETED", "seconds", problems=(text,)),), live=False)
+    tell(page)
+    assert _heard(f"print({capsys.readouterr().out!r})") == [RunReport(page)]
+
+
 def test_a_process_that_tells_no_end_is_heard_with_what_it_said() -> None:
     (report,) = _heard("print({'no': 'page'})")
     assert report.page == PageView("perago dev", live=False, error="{'no': 'page'}\n")
