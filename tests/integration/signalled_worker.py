@@ -15,9 +15,9 @@ from typing import Any, final
 from tests.kit_cases import counting_task
 
 from perago.testing.environment import PeragoEnvironment
-from perago.testing.fault_injector import RealMeans, Send
 from perago.testing.faults import Call, Crash, Fault, Side, Zombie, crash, zombie
 from perago.testing.remote_servers import RealServers, RemoteServers
+from perago.testing.servers import RealMeans, Send
 
 POLLS_MAX = 200
 POLL_SECONDS = 0.1

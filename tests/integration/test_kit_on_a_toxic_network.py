@@ -17,8 +17,8 @@ from perago.testing import (
     Unavailable,
     expire_lease,
 )
-from perago.testing.attempt_story import EventKind
 from perago.testing.servers import Servers
+from perago.testing.story import EventKind
 from perago_servers import ConductorServer, LakefsServer, ToxiproxyServer
 
 pytestmark = [pytest.mark.lakefs, pytest.mark.conductor]

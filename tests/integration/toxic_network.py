@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, final
 
-from perago.testing.fault_injector import RealMeans, Send
 from perago.testing.faults import (
     Call,
     ExpireLease,
@@ -18,6 +17,7 @@ from perago.testing.faults import (
     Unavailable,
 )
 from perago.testing.remote_servers import LEASE_SECONDS, RealServers, RemoteServers
+from perago.testing.servers import RealMeans, Send
 from perago_servers import ConductorServer, LakefsServer, ToxiproxyServer
 from perago_servers.toxiproxy import Proxy
 

@@ -8,7 +8,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from perago.testing.attempt_story import AttemptStory
     from perago.testing.definitions import fork, fork_branch, sequence
     from perago.testing.environment import PeragoEnvironment, TaskEnvironment
     from perago.testing.faults import (
@@ -44,7 +43,7 @@ if TYPE_CHECKING:
     )
     from perago.testing.remote_servers import RealServers, RemoteServers
     from perago.testing.servers import MemoryServers, Repository
-    from perago.testing.story import Story, WorkflowRun
+    from perago.testing.story import AttemptStory, Story, WorkflowRun
     from perago.testing.trial import GuardrailVerdict, TaskRun
 
 __all__ = [
@@ -95,12 +94,11 @@ __all__ = [
 
 # Where the names live; all others are in `faults`.
 _HOMES = {
-    "attempt_story": "AttemptStory",
     "definitions": "fork fork_branch sequence",
     "environment": "PeragoEnvironment TaskEnvironment",
     "remote_servers": "RealServers RemoteServers",
     "servers": "MemoryServers Repository",
-    "story": "Story WorkflowRun",
+    "story": "AttemptStory Story WorkflowRun",
     "trial": "GuardrailVerdict TaskRun",
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}

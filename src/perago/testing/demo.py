@@ -34,11 +34,10 @@ from perago.domain.errors import SparkEnvironmentError
 from perago.domain.policy import PolicySetting
 from perago.domain.text import plain
 from perago.ports.workspace import SparkWorkspace
-from perago.testing.attempt_story import AttemptStory, EventKind
 from perago.testing.definitions import sequence
 from perago.testing.environment import PeragoEnvironment
 from perago.testing.faults import Fault, crash, foreign_commit, zombie
-from perago.testing.story import Story
+from perago.testing.story import AttemptStory, EventKind, Story
 from perago.testing.story_views import commits_of, scene_of, story_document
 
 OWNER = "data@example.com"

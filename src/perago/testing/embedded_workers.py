@@ -44,7 +44,6 @@ from perago.ports.objects import ObjectTransport
 from perago.ports.system import Clock, Concurrency, Identities
 from perago.ports.task_body import BodyCall, BodyOutcome, BodyStopped, NoLease, TaskBody
 from perago.ports.workspace import Phase
-from perago.testing.attempt_story import AttemptStory, EventKind, StoryListener, begin_story
 from perago.testing.definitions import target_of
 from perago.testing.fault_injector import (
     FaultInjector,
@@ -54,6 +53,7 @@ from perago.testing.fault_injector import (
 )
 from perago.testing.faults import Drain, ExpireLease, Fault, ForeignCommit, Until
 from perago.testing.servers import Repository, Servers
+from perago.testing.story import AttemptStory, EventKind, StoryListener, begin_story
 
 OUTPUT_LINES_MAX = 1000  # what a terminal scrolls back; the first lines say how it began
 DIED = "DIED"  # no status of Conductor, which learns of it only by the time-out

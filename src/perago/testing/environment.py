@@ -23,7 +23,6 @@ from perago.domain.lakefs import BranchName, RepositoryId
 from perago.domain.paths import FENCE_PATH
 from perago.domain.policy import PolicySetting, asked_shapes
 from perago.ports.conductor import NO_DOMAINS, TerminalUpdate
-from perago.testing.attempt_story import AttemptStory
 from perago.testing.definitions import (
     TaskFunction,
     WorkflowSource,
@@ -38,8 +37,7 @@ from perago.testing.embedded_workers import EmbeddedWorkers
 from perago.testing.faults import Fault
 from perago.testing.file_trees import Files, diff_lines, read_tree
 from perago.testing.servers import MAIN, MemoryServers, Repository, Servers
-from perago.testing.story import Story, WorkflowRun, broken_invariants, tell_story
-from perago.testing.story_views import story_lines
+from perago.testing.story import AttemptStory, Story, WorkflowRun, broken_invariants, tell_story
 from perago.testing.trial import TaskRun, run_task_once, trial_prefix
 
 # Far above what a server takes to answer, so that a busy machine fails no test. One that hangs ends
@@ -252,10 +250,14 @@ class PeragoEnvironment:
 
     async def story(self) -> Story:
         """What happened, and the commits as they are now."""
-        return await tell_story(self.servers, self.repositories.values(), self.runs, self.attempts)
+        repositories = self.repositories.values()
+        return await tell_story(self.servers.conductor, repositories, self.runs, self.attempts)
 
     async def story_text(self) -> str:
         """The story as text: attempts with their phases and faults, commits of every branch."""
+        # Imported on use: it draws on terminals too, and a test that passes shows nothing.
+        from perago.testing.story_views import story_lines  # noqa: PLC0415
+
         return "\n".join(story_lines(await self.story()))
 
     async def check_invariants(self, *, settled: bool | None = None) -> list[str]:

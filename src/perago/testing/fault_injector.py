@@ -19,7 +19,6 @@ from weakref import finalize
 from perago.domain.outcome import NoAnswer
 from perago.ports.errors import OutcomeUnknownError, ServiceError, UnavailableError
 from perago.ports.objects import ObjectUpload
-from perago.testing.attempt_story import EventKind, StoryListener
 from perago.testing.faults import (
     ANY_CALL,
     Answer,
@@ -41,10 +40,11 @@ from perago.testing.faults import (
     always,
     lose_answer,
 )
+from perago.testing.servers import RealMeans, Send
+from perago.testing.story import EventKind, StoryListener
 
 Port = TypeVar("Port")
 Installation = TypeVar("Installation")
-Send = Callable[[], Awaitable[Any]]
 
 
 class CallGate(Protocol):
@@ -96,18 +96,6 @@ def faulty_installation(installation: Installation, gate: CallGate) -> Installat
     return cast("Installation", replace(value, **ports))
 
 
-class RealMeans(Protocol):
-    """Stands outside the worker and breaks one call for real."""
-
-    def can(self, fault: Fault, call: Call) -> bool:
-        """Whether the fault is brought about by these means; else it happens at the port."""
-        ...
-
-    async def carry(self, fault: Fault, send: Send) -> Any:  # noqa: ANN401 - a port's answer
-        """Send while the fault is in force; the answer, or what the adapter makes of none."""
-        ...
-
-
 # Both answer NoAnswer where others raise, as their port promises: the steps decide by the value.
 UNANSWERED_IS_A_VALUE = frozenset({"branches.merge", "branches.relocate"})
 
@@ -128,13 +116,6 @@ class LateRequest:
     operation: str
     send: Send
     until: Until
-
-    async def arrive(self) -> object:
-        """Let it take effect; a refusal is returned, because its sender is gone."""
-        try:
-            return await self.send()
-        except ServiceError as refusal:
-            return refusal
 
 
 @final
@@ -207,10 +188,16 @@ class FaultInjector(CallGate):
             self._live()  # killed while the call was under way: the answer is lost
 
     async def arrive_late(self) -> object:
-        """Let the oldest request that is still on its way arrive, also after its sender's death."""
+        """Let the oldest request that is still on its way arrive, also after its sender's death.
+
+        A refusal is returned, because there is no sender to be told.
+        """
         late = self.late.pop(0)
         self._tell(f"a late request arrives: {late.operation}")
-        return await late.arrive()
+        try:
+            return await late.send()
+        except ServiceError as refusal:
+            return refusal
 
     def _keep_late(self, due: Sequence[Fault], call: Call, send: Send) -> None:
         late = next((fault for fault in due if isinstance(fault, ArriveLate)), None)

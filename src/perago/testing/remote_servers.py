@@ -33,13 +33,12 @@ from perago.adapters.lakefs.configuration import LakeFSConfiguration
 from perago.adapters.lakefs.installation import open_lakefs
 from perago.adapters.system.host import AsyncioConcurrency, SystemClock, SystemIdentities
 from perago.domain.attempt import AttemptRecord, AttemptStatus, WorkflowStatus
-from perago.domain.lakefs import BranchName, CommitId, CommitRecord, RepositoryId
+from perago.domain.lakefs import BranchName, CommitId, RepositoryId
 from perago.ports.installations import ConductorInstallation, LakeFSInstallation
 from perago.ports.lakefs import CommitRequest
 from perago.ports.objects import ObjectUpload
 from perago.ports.system import Clock
-from perago.testing.fault_injector import RealMeans
-from perago.testing.servers import MAIN, Servers
+from perago.testing.servers import MAIN, RealMeans, Servers
 
 # Each test that lets a lease run out waits this long. Shorter, and a busy machine loses leases that
 # no test let run out.
@@ -49,7 +48,6 @@ PAUSE_SECONDS = 0.1  # between looks: short beside a lease of 4 s, and ten reque
 # A real server does not say that nothing is due. If no row has changed for so long, the run is
 # over: longer than every pause between retries that the kit's tests use.
 STALLED_SECONDS = 20.0
-HISTORY_MAX = 1000  # of a test's own repository; ends a walk through a repository that is not one
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +92,6 @@ class RemoteServers(Servers):
         self.means = means
         self._suffix = secrets.token_hex(4)
         self._root = Path(tempfile.mkdtemp(prefix="perago-env-"))
-        self._commits: dict[tuple[RepositoryId, CommitId], CommitRecord] = {}
         self._seen: object = None
         self._seen_at = 0.0
         self.clock: Clock = SystemClock()
@@ -165,32 +162,6 @@ class RemoteServers(Servers):
             await self.lakefs.objects.delete_many(repository, branch, gone)
         request = CommitRequest(repository, branch, message, {}, allow_empty=not files)
         return await self.lakefs.commits.commit(request)
-
-    async def create_branch(
-        self, repository: RepositoryId, branch: BranchName, source: CommitId
-    ) -> None:
-        await self.lakefs.branches.create(repository, branch, source)
-
-    async def files(self, repository: RepositoryId, ref: str) -> dict[str, bytes]:
-        objects = self.lakefs.objects
-        page = await objects.list_page(repository, ref, prefix="")
-        assert not page.more, "the kit reads repositories of up to a thousand objects"
-        return {
-            entry.path: await objects.read(repository, ref, entry.path) for entry in page.entries
-        }
-
-    async def history(self, repository: RepositoryId, ref: str) -> Sequence[CommitRecord]:
-        found = [await self.lakefs.commits.read(repository, ref)]
-        while found[-1].parents and len(found) < HISTORY_MAX:
-            found.append(await self._commit(repository, found[-1].parents[0]))
-        return found
-
-    async def _commit(self, repository: RepositoryId, commit: CommitId) -> CommitRecord:
-        """Read it once: it never changes, and a story comes to it from every branch and tag."""
-        key = (repository, commit)
-        if key not in self._commits:
-            self._commits[key] = await self.lakefs.commits.read(repository, commit)
-        return self._commits[key]
 
     async def give_way(self) -> None:
         await asyncio.sleep(PAUSE_SECONDS / 10)

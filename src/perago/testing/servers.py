@@ -2,18 +2,18 @@
 
 Everything the kit does that differs between the two is a verb of `Servers`. `MemoryServers` moves
 its virtual clock when nothing else can happen; `remote_servers` has the real ones. `Repository` is
-what a test sets up and looks at.
+what a test sets up and looks at; it looks through the ports, which is the same for both.
 """
 
 import asyncio
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Protocol, final
+from typing import Any, Protocol, final
 
 from perago.adapters.memory.conductor_server import MemoryConductor
 from perago.adapters.memory.installations import (
@@ -31,14 +31,29 @@ from perago.adapters.memory.system import (
 from perago.adapters.memory.workflow_decider import next_due_ms
 from perago.domain.attempt import AttemptRecord
 from perago.domain.lakefs import BranchName, CommitId, CommitRecord, RepositoryId, TagName
+from perago.domain.names import is_private_branch
 from perago.domain.paths import ACTIONS_PREFIX
 from perago.ports.asking import pages
 from perago.ports.installations import ConductorInstallation, LakeFSInstallation
 from perago.ports.system import Clock, Concurrency, Identities
-from perago.testing.fault_injector import RealMeans
+from perago.testing.faults import Call, Fault
 
 MAIN = "main"
 MILLISECONDS = 1000
+HISTORY_MAX = 1000  # commits: a test's own repository has some dozens
+Send = Callable[[], Awaitable[Any]]
+
+
+class RealMeans(Protocol):
+    """Stands outside the worker and breaks one call for real."""
+
+    def can(self, fault: Fault, call: Call) -> bool:
+        """Whether the fault is brought about by these means; else it happens at the port."""
+        ...
+
+    async def carry(self, fault: Fault, send: Send) -> Any:  # noqa: ANN401 - a port's answer
+        """Send while the fault is in force; the answer, or what the adapter makes of none."""
+        ...
 
 
 class Servers(Protocol):
@@ -79,31 +94,6 @@ class Servers(Protocol):
     ) -> CommitId:
         """Write files (None deletes one) and commit them, as any writer with keys could."""
         ...
-
-    async def create_branch(
-        self, repository: RepositoryId, branch: BranchName, source: CommitId
-    ) -> None:
-        """Create a branch."""
-        ...
-
-    async def files(self, repository: RepositoryId, ref: str) -> dict[str, bytes]:
-        """Every object a reference shows."""
-        ...
-
-    async def history(self, repository: RepositoryId, ref: str) -> Sequence[CommitRecord]:
-        """A commit and its first parents, down to the root."""
-        ...
-
-    async def branches(self, repository: RepositoryId) -> Mapping[BranchName, CommitId]:
-        """Every branch with its head."""
-        listed = pages(partial(self.lakefs.branches.list_page, repository, "", show_hidden=True))
-        rows = [zip(page.names, page.heads, strict=True) async for page in listed]
-        return dict(chain.from_iterable(rows))
-
-    async def tags(self, repository: RepositoryId) -> Mapping[TagName, CommitId]:
-        """Every tag with its commit."""
-        listed = pages(partial(self.lakefs.tags.list_page, repository, ""))
-        return {tag.name: tag.commit async for page in listed for tag in page.tags}
 
     async def give_way(self) -> None:
         """Let every worker that can run go on for a moment."""
@@ -155,13 +145,20 @@ class Repository:
 
     async def create_branch(self, name: str, source: str = MAIN) -> None:
         """Create a branch at the head of another, or at a commit."""
-        start = (await self.history(source))[0].commit
-        await self.servers.create_branch(self.id, BranchName(name), start)
+        start = (await self.head(source)).commit
+        branches, hidden = self.servers.lakefs.branches, is_private_branch(name)
+        await branches.create(self.id, BranchName(name), start, hidden=hidden)
 
     async def files(self, ref: str = MAIN) -> dict[str, bytes]:
         """Every object of a branch or commit, without lakeFS's own actions."""
-        found = await self.servers.files(self.id, ref)
-        return {path: data for path, data in found.items() if not path.startswith(ACTIONS_PREFIX)}
+        objects = self.servers.lakefs.objects
+        listed = pages(lambda after: objects.list_page(self.id, ref, prefix="", after=after))
+        paths = [entry.path async for page in listed for entry in page.entries]
+        return {
+            path: await objects.read(self.id, ref, path)
+            for path in paths
+            if not path.startswith(ACTIONS_PREFIX)
+        }
 
     async def text(self, path: str, ref: str = MAIN) -> str:
         """One object as text."""
@@ -171,23 +168,30 @@ class Repository:
 
     async def head(self, branch: str = MAIN) -> CommitRecord:
         """The head of a branch."""
-        return (await self.history(branch))[0]
+        return await self.servers.lakefs.commits.read(self.id, branch)
 
     async def history(self, ref: str = MAIN) -> Sequence[CommitRecord]:
         """A commit and its first parents, newest first."""
-        return await self.servers.history(self.id, ref)
+        commits = self.servers.lakefs.commits
+        walk = await commits.first_parents(self.id, ref, None, commits_max=HISTORY_MAX)
+        assert not walk.truncated, f"the kit reads histories of up to {HISTORY_MAX} commits"
+        return walk.commits
 
     async def branches(self) -> Mapping[BranchName, CommitId]:
         """Every branch with its head."""
-        return await self.servers.branches(self.id)
+        list_page = self.servers.lakefs.branches.list_page
+        listed = pages(partial(list_page, self.id, "", show_hidden=True))
+        rows = [zip(page.names, page.heads, strict=True) async for page in listed]
+        return dict(chain.from_iterable(rows))
 
     async def tags(self) -> Mapping[TagName, CommitId]:
         """Every tag with its commit."""
-        return await self.servers.tags(self.id)
+        listed = pages(partial(self.servers.lakefs.tags.list_page, self.id, ""))
+        return {tag.name: tag.commit async for page in listed for tag in page.tags}
 
     async def workspace(self, branch: str = MAIN, ref: str | None = None) -> dict[str, object]:
         """The workspace input of a task: this repository and branch, at a commit or the head."""
-        commit = (await self.history(ref or branch))[0].commit
+        commit = (await self.head(ref or branch)).commit
         workspace: dict[str, object] = {"repository": self.id, "branch": branch}
         return {**workspace, "refType": "commit", "ref": commit}
 
@@ -238,19 +242,6 @@ class MemoryServers(Servers):
         message: str,
     ) -> CommitId:
         return self.builders[repository].commit(files, branch, message=message)
-
-    async def create_branch(
-        self, repository: RepositoryId, branch: BranchName, source: CommitId
-    ) -> None:
-        self.builders[repository].branch(branch, source)
-
-    async def files(self, repository: RepositoryId, ref: str) -> dict[str, bytes]:
-        return self.builders[repository].files(ref)
-
-    async def history(self, repository: RepositoryId, ref: str) -> Sequence[CommitRecord]:
-        state = self.memory_lakefs.repository(repository)
-        commit = state.commit_of(ref)
-        return [found.record for found in state.graph.first_parents(commit.id)]
 
     async def give_way(self) -> None:
         await asyncio.sleep(0)

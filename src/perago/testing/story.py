@@ -1,18 +1,25 @@
 """The story of a run: what each attempt did, what is in the repositories, what must be true.
 
-`WorkflowRun` is one started workflow as a test looks at it. `tell_story` collects the story;
-`story_views` shows it. `broken_invariants` says what it must satisfy, whatever went wrong on the
-way: an accepted publication is on its branch; another writer's commit is not lost; under `settled`
-a logical execution published at most once, and nothing of an abandoned attempt is left. All of it
-holds for every branch that a task of the story was given, not for `main` alone. A branch that is
-not a run's has nothing of a run but the one commit that published it.
+`AttemptStory` is one attempt in order: `StoryListener` reads the events that it emits, as the log
+and the metrics of a worker do, and the kit adds what no attempt can tell: planned faults, the death
+of its process, and what the task function printed. `WorkflowRun` is one started workflow as a test
+looks at it. `tell_story` collects the story; `story_views` shows it.
+
+`broken_invariants` says what a story must satisfy, whatever went wrong on the way: an accepted
+publication is on its branch; another writer's commit is not lost; under `settled` a logical
+execution published at most once, and nothing of an abandoned attempt is left. All of it holds for
+every branch that a task of the story was given, not for `main` alone. A branch that is not a run's
+has nothing of a run but the one commit that published it.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import cast, final
 
+from perago.app.attempt.context import Attempt
+from perago.app.telemetry.listeners import AttemptListener
 from perago.domain.attempt import AttemptRecord, WorkflowStatus
 from perago.domain.commit_metadata import (
     LOGICAL_EXECUTION_KEY,
@@ -20,16 +27,118 @@ from perago.domain.commit_metadata import (
     PHASE,
     RUN,
     TARGET_BRANCH,
-    TASK_ID,
     TRY,
 )
 from perago.domain.lakefs import CommitId, CommitRecord, RepositoryId
 from perago.domain.run import key_of_run
 from perago.ports.conductor import WorkflowRecord, Workflows
 from perago.ports.installations import ConductorInstallation
-from perago.testing.attempt_story import AttemptStory
+from perago.ports.workspace import Phase
 from perago.testing.definitions import as_object, published_workspace, target_of
-from perago.testing.servers import Repository, Servers
+from perago.testing.servers import Repository
+
+
+class EventKind(StrEnum):
+    """Where an event of an attempt comes from."""
+
+    PHASE = "phase"
+    INJECTED = "fault"
+    OUTPUT = "output"
+    END = "end"
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One thing that happened, at the environment's seconds since its start."""
+
+    seconds: float
+    kind: EventKind
+    text: str
+    facts: Mapping[str, object] = field(default_factory=dict[str, object])
+
+
+@dataclass(slots=True)
+class AttemptStory:
+    """One attempt of one task: who ran it, what happened, how it ended."""
+
+    worker: str
+    task: str
+    reference: str
+    workflow_id: str
+    task_id: str
+    number: int
+    events: list[Event] = field(default_factory=list[Event])
+    status: str = "RUNNING"
+    recorded: str = ""
+    reason: str | None = None
+    output: Mapping[str, object] = field(default_factory=dict[str, object])
+
+    @property
+    def accepted(self) -> bool:
+        """Whether Conductor counted its completion."""
+        return self.status == "COMPLETED" and self.recorded in {"recorded", "acknowledged"}
+
+    def phases(self) -> tuple[str, ...]:
+        """The names of the phases it went through."""
+        return tuple(event.text for event in self.events if event.kind is EventKind.PHASE)
+
+    def facts_of(self, phase: Phase) -> Mapping[str, object]:
+        """What the last event of a phase said; empty when it was not reached."""
+        found = [
+            event.facts
+            for event in self.events
+            if event.kind is EventKind.PHASE and event.text == phase
+        ]
+        return found[-1] if found else {}
+
+
+def begin_story(worker: str, record: AttemptRecord, number: int) -> AttemptStory:
+    """The empty story of an attempt that was just polled."""
+    snapshot = record.snapshot
+    return AttemptStory(
+        worker=worker,
+        task=snapshot.task_type,
+        reference=snapshot.reference_name,
+        workflow_id=snapshot.workflow_id,
+        task_id=snapshot.task_id,
+        number=number,
+    )
+
+
+@final
+class StoryListener(AttemptListener):
+    """Reads the events of one attempt into its story."""
+
+    def __init__(
+        self,
+        story: AttemptStory,
+        seconds: Callable[[], float],
+        watchers: Sequence[Callable[[], None]],
+    ) -> None:
+        self.story = story
+        self._seconds = seconds
+        self._watchers = watchers
+
+    def phase(
+        self, attempt: Attempt, phase: Phase, facts: Mapping[str, object], seconds: float
+    ) -> None:
+        """Keep the event; the last one is the headline as well."""
+        del attempt, seconds
+        # A story is the same on memory and on real servers, so requests are not counted in it. The
+        # reason has a line of its own.
+        hidden = {"requests", "reason", "error"} if phase is Phase.ENDED else {"requests"}
+        self.note(EventKind.PHASE, str(phase), {k: facts[k] for k in facts if k not in hidden})
+        if phase is Phase.ENDED:
+            self.story.status = str(facts["status"]).upper()
+            self.story.recorded = str(facts["recorded"])
+            self.story.reason = str(facts["reason"]) if "reason" in facts else None
+            self.note(EventKind.END, self.story.status)
+
+    def note(self, kind: EventKind, text: str, facts: Mapping[str, object] | None = None) -> None:
+        """Keep what the kit saw itself."""
+        self.story.events.append(Event(self._seconds(), kind, text, facts or {}))
+        for seen in self._watchers:
+            seen()
 
 
 @final
@@ -143,30 +252,16 @@ def commit_kind(commit: CommitRecord, accepted: Iterable[str]) -> str:
     return "staged" if commit.metadata.get(PHASE) == TRY else "abandoned"
 
 
-def commit_task(commit: CommitRecord) -> str:
-    """The reference name of the task that made a commit, or nothing."""
-    parts = commit.metadata.get(LOGICAL_TASK_KEY, "").split("/")
-    return parts[1] if len(parts) > 1 else ""
-
-
-def made_by(commit: CommitRecord, attempts: Sequence[AttemptStory]) -> AttemptStory | None:
-    """The attempt that made a commit."""
-    task_id = commit.metadata.get(TASK_ID)
-    return next((story for story in attempts if story.task_id == task_id), None)
-
-
 async def tell_story(
-    servers: Servers,
+    conductor: ConductorInstallation,
     repositories: Iterable[Repository],
     runs: Iterable[WorkflowRun],
     attempts: Sequence[AttemptStory],
 ) -> Story:
     """Read everything as it is now."""
     workflows = tuple([(run.name, await run.read()) for run in runs])
-    stories = [await _tell_repository(servers, repository) for repository in repositories]
-    children = [
-        child for _, record in workflows for child in await _children(servers.conductor, record)
-    ]
+    stories = [await _tell_repository(repository) for repository in repositories]
+    children = [child for _, record in workflows for child in await _children(conductor, record)]
     return Story(workflows, tuple(attempts), tuple(stories), tuple(children))
 
 
@@ -183,18 +278,18 @@ async def _children(
     return found
 
 
-async def _tell_repository(servers: Servers, repository: Repository) -> RepositoryStory:
-    branches: list[BranchStory] = []
-    for name in await servers.branches(repository.id):
-        history = await servers.history(repository.id, name)
-        branches.append(BranchStory(name, tuple(history)))
+async def _tell_repository(repository: Repository) -> RepositoryStory:
+    branches = [
+        BranchStory(name, tuple(await repository.history(name)))
+        for name in await repository.branches()
+    ]
     tags: dict[str, list[str]] = {}
-    for tag, commit in (await servers.tags(repository.id)).items():
+    for tag, commit in (await repository.tags()).items():
         tags.setdefault(commit, []).append(tag)
     shown = {commit.commit for branch in branches for commit in branch.commits}
     for tagged in [commit for commit in tags if commit not in shown]:
         # Decisions and relocated heads outlive their branches.
-        history = await servers.history(repository.id, tagged)
+        history = await repository.history(tagged)
         branches.append(BranchStory(f"(tag) {tags[tagged][0]}", tuple(history)))
     return RepositoryStory(repository.id, repository.name, tuple(branches), tags)
 

@@ -1,23 +1,31 @@
 """How a story is shown: lines for people, JSON, and the views of the page and the terminal."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+from rich.tree import Tree
+
 from perago.app.page import model
-from perago.domain.commit_metadata import STAGING_COMMIT
+from perago.domain.commit_metadata import LOGICAL_TASK_KEY, STAGING_COMMIT, TASK_ID
 from perago.domain.lakefs import CommitRecord
 from perago.domain.names import RUN_BRANCH_PREFIX
-from perago.domain.text import plain
+from perago.domain.text import plain, plain_lines
 from perago.ports.conductor import WorkflowRecord
 from perago.ports.workspace import Phase
-from perago.testing.attempt_story import AttemptStory, Event, EventKind
 from perago.testing.story import (
+    AttemptStory,
     BranchStory,
+    Event,
+    EventKind,
     RepositoryStory,
     Story,
     commit_kind,
-    commit_task,
-    made_by,
 )
 
 SCHEMA = "perago.story/1"
@@ -37,6 +45,26 @@ STEP_OF = {
     Phase.COMPLETED: model.Step.ENDED,
 }
 RUNNING = "RUNNING"
+# The newest of each, so that an attempt and a branch fit on a terminal of 24 lines; the page has
+# all.
+EVENTS_MAX = 12
+COMMITS_MAX = 12
+STYLES = {
+    "COMPLETED": "green",
+    "FAILED": "red",
+    "TIMED_OUT": "red",
+    "HANDED_BACK": "yellow",
+    "DIED": "red",
+    "RUNNING": "cyan",
+    "IN_PROGRESS": "cyan",
+    "published": "green",
+    "staged": "blue",
+    "abandoned": "yellow",
+    "foreign": "magenta",
+    "fault": "bold red",
+    "output": "dim",
+    "end": "bold",
+}
 
 
 def story_lines(story: Story) -> Iterator[str]:
@@ -141,15 +169,22 @@ def _attempt_document(attempt: AttemptStory) -> dict[str, object]:
         "recorded": str(attempt.recorded),
         "reason": attempt.reason,
         "events": [
-            {
-                "seconds": round(event.seconds, 3),
-                "kind": str(event.kind),
-                "text": event.text,
-                "facts": {key: str(value) for key, value in event.facts.items()},
-            }
-            for event in attempt.events
+            {"seconds": each.at, "kind": each.kind, "text": each.text, "facts": each.facts}
+            for each in _events(attempt)
         ],
     }
+
+
+def _events(attempt: AttemptStory) -> tuple[model.EventView, ...]:
+    return tuple(
+        model.EventView(
+            round(each.seconds, 3),
+            str(each.kind),
+            each.text,
+            {key: str(value) for key, value in each.facts.items()},
+        )
+        for each in attempt.events
+    )
 
 
 def _commit_documents(
@@ -204,15 +239,7 @@ def _workflow(name: str, record: WorkflowRecord) -> model.WorkflowView:
 
 
 def _attempt(attempt: AttemptStory, number: int) -> model.AttemptView:
-    events = tuple(
-        model.EventView(
-            round(each.seconds, 3),
-            str(each.kind),
-            each.text,
-            {key: str(value) for key, value in each.facts.items()},
-        )
-        for each in attempt.events
-    )
+    events = _events(attempt)
     # What the kit did to an attempt that recorded nothing, such as its death.
     faults = [each.text for each in events if each.kind == EventKind.INJECTED]
     facts = [each.facts for each in events]
@@ -305,8 +332,85 @@ def commits_of(
 ) -> Iterator[ShownCommit]:
     """The commits of a branch, newest first."""
     accepted = story.accepted_commits()
+    attempts = {attempt.task_id: attempt.number for attempt in reversed(story.attempts)}
     for commit in branch.commits:
-        author = made_by(commit, story.attempts)
-        number = None if author is None else author.number
-        tags = repository.tags.get(commit.commit, [])
-        yield ShownCommit(commit, commit_kind(commit, accepted), commit_task(commit), number, tags)
+        # The reference name stands second in the key of a task.
+        _, _, behind = commit.metadata.get(LOGICAL_TASK_KEY, "").partition("/")
+        yield ShownCommit(
+            record=commit,
+            kind=commit_kind(commit, accepted),
+            task=behind.partition("/")[0],
+            attempt=attempts.get(commit.metadata.get(TASK_ID, "")),
+            tags=repository.tags.get(commit.commit, []),
+        )
+
+
+@contextmanager
+def live_view(console: Console) -> Generator[Callable[[model.PageView], None]]:
+    """What draws each page in place of the one before, for the block."""
+    with Live(console=console, auto_refresh=False, vertical_overflow="visible") as live:
+        yield lambda page: live.update(drawn(page), refresh=True)
+
+
+def drawn(page: model.PageView) -> RenderableType:
+    """A page as something that a terminal shows."""
+    if page.error:
+        return Panel(Text(plain_lines(page.error), style="red"), title="perago dev")
+    return Group(*map(_drawn_scene, page.scenes))
+
+
+def _drawn_scene(scene: model.SceneView) -> RenderableType:
+    parts: list[RenderableType] = [_drawn_tasks(workflow) for workflow in scene.workflows]
+    parts += map(_drawn_attempt, scene.attempts)
+    for repository in scene.repositories:
+        parts += _drawn_branches(repository)
+    parts += [Text(plain(problem), style="bold red") for problem in scene.problems]
+    title = Text.assemble(plain(scene.title), " ", _status(scene.status), " ")
+    return Panel(Group(*parts), title=title, subtitle=Text(f"policy {plain(scene.policy)}"))
+
+
+def _status(status: str) -> tuple[str, str]:
+    return plain(status), STYLES.get(status, "")
+
+
+def _drawn_tasks(workflow: model.WorkflowView) -> Text:
+    """The tasks of a workflow in a line, each in the colour of its state."""
+    line = Text()
+    for task in workflow.tasks:
+        status, style = _status(task.status)
+        line.append(f" {plain(task.name)} ", style=f"reverse {style}")
+        line.append(f" {status}  ")
+    return line
+
+
+def _drawn_attempt(attempt: model.AttemptView) -> Tree:
+    name = f"{plain(attempt.task)} attempt {attempt.number} "
+    tree = Tree(
+        Text.assemble((name, "bold"), _status(attempt.status), f" {plain(attempt.came_to)}")
+    )
+    events = attempt.events or ()
+    if len(events) > EVENTS_MAX:
+        tree.add(Text(f"{len(events) - EVENTS_MAX} more before", style="dim"))
+    for event in events[-EVENTS_MAX:]:
+        tree.add(Text(f"{event.at}s {plain(event.text)}", style=STYLES.get(event.kind, "")))
+    return tree
+
+
+def _drawn_branches(repository: model.RepositoryView) -> Iterator[RenderableType]:
+    """The commits of each branch that adds some, newest first."""
+    seen: set[str] = set()
+    for branch in sorted(repository.branches, key=lambda found: found.name != "main"):
+        news = [commit for commit in branch.commits if commit.id not in seen]
+        seen |= {commit.id for commit in branch.commits}
+        if not news:
+            continue
+        yield Text(plain(branch.name), style="italic", no_wrap=True, overflow="ellipsis")
+        table = Table(box=None, show_header=False)
+        for commit in news[:COMMITS_MAX]:
+            table.add_row(
+                Text(plain(commit.id)[:SHORT], style="dim"),
+                Text(*_status(commit.kind)),
+                Text(plain(commit.label or commit.message)),
+                Text("decided" if commit.is_decided else "", style="blue"),
+            )
+        yield table

@@ -39,7 +39,8 @@ from perago.domain.attempt import AttemptRecord, AttemptStatus
 from perago.domain.lakefs import CommitId, RepositoryId
 from perago.ports.errors import MissingError, RequestRefusedError, ServiceError
 from perago.ports.installations import ConductorInstallation, LakeFSInstallation
-from perago.testing.fault_injector import Send, faulty_installation
+from perago.testing.fault_injector import faulty_installation
+from perago.testing.servers import Send
 
 LEASE_SECONDS = 8
 BEAT_SECONDS = 2.0

@@ -24,7 +24,7 @@ from perago import (
     require_file,
     task,
 )
-from perago.domain.lakefs import BranchName, TagName
+from perago.domain.lakefs import TagName
 from perago.ports.errors import RequestRefusedError
 from perago.ports.workspace import Phase
 from perago.testing import AttemptStory, MemoryServers, PeragoEnvironment, Story, crash, sequence
@@ -386,9 +386,9 @@ async def test_a_repository_shows_every_branch_and_tag_of_it() -> None:
     branches, tags = ({f"{kind}-{number}" for number in range(1001)} for kind in ("branch", "tag"))
     with PeragoEnvironment() as env:
         repository = await env.repository("repo")
-        start = (await repository.history())[0].commit
+        start = (await repository.head()).commit
         for branch in branches:
-            await env.servers.create_branch(repository.id, BranchName(branch), start)
+            await repository.create_branch(branch)
         for tag in tags:
             await env.servers.lakefs.tags.create(repository.id, TagName(tag), start)
         assert set(await repository.branches()) == {"main", *branches}

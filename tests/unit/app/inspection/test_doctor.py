@@ -32,8 +32,9 @@ from perago.domain.paths import FENCE_PATH
 from perago.domain.text import Secrets
 from perago.ports.errors import AccessDeniedError, OutcomeUnknownError, UnavailableError
 from perago.ports.installations import LakeFSInstallation, ServerFacts
-from perago.testing.fault_injector import Send, faulty_installation
+from perago.testing.fault_injector import faulty_installation
 from perago.testing.faults import Call
+from perago.testing.servers import Send
 
 SECRET = "0123456789-hush"
 ADDRESSES = {
