@@ -1,13 +1,16 @@
 """`perago dev`: run a workflow file here, with faults from the command line, and show it.
 
 `parse_fault` reads `crash:before=merge` or `zombie:task=clean,until=accepted`. `run_scene` runs the
-workflow once, on an environment of its own. `dev` does that in another process, and shows what it
-tells on a page, on the terminal, or as JSON.
+workflow once, on an environment of its own. `dev` does that in another process, so that changed
+modules are loaded anew, and shows what that one tells on a page, on the terminal, or as JSON. The
+other process prints one page a line: what it knows so far, and in the end everything.
 """
 
 import asyncio
 import json
+import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
@@ -19,6 +22,7 @@ from types import MappingProxyType
 from typing import Annotated, Any
 
 import typer
+from pydantic import TypeAdapter
 from rich.console import Console
 
 from perago.app.authoring.task_definition import TaskDefinition
@@ -28,11 +32,12 @@ from perago.app.command_line.reporting import (
     FAILED,
     CommandUsageError,
     JsonOption,
+    note_lines,
     say,
     say_json,
 )
 from perago.app.command_line.watch import serve_until_interrupted
-from perago.app.page.model import PageView, SceneView
+from perago.app.page.model import PageView, SceneView, page_document
 from perago.app.page.page_server import Shown
 from perago.domain.attempt import AttemptStatus
 from perago.domain.errors import PeragoError
@@ -42,9 +47,8 @@ from perago.testing.definitions import as_list, as_object
 from perago.testing.environment import PeragoEnvironment
 from perago.testing.faults import Fault
 from perago.testing.file_trees import read_tree
-from perago.testing.live_view import RunReport, live_view, run_aside, tell
 from perago.testing.story import Story
-from perago.testing.story_views import scene_of, story_document, story_lines
+from perago.testing.story_views import live_view, scene_of, story_document, story_lines
 from perago.testing.trial_command import read_json_option
 
 MAKERS: Mapping[str, Callable[..., Fault]] = MappingProxyType(
@@ -181,7 +185,47 @@ def _glances(look: Callable[[], None]) -> Callable[[], None]:
     return glance
 
 
-SETTLED, HEAD_PARENT = "settled", "head-parent"
+@dataclass(frozen=True, slots=True)
+class RunReport:
+    """What is known of a run so far, and at its end also its story as lines."""
+
+    page: PageView
+    lines: tuple[str, ...] = ()
+
+
+_REPORT = TypeAdapter(RunReport)
+
+
+def tell(page: PageView, lines: Iterable[str] = ()) -> None:
+    """What the other process does: print what it knows as a line."""
+    say(json.dumps({"page": page_document(page), "lines": list(lines)}))
+
+
+def run_aside(command: Sequence[str], hear: Callable[[RunReport], None]) -> None:
+    """Run `perago dev` and hand on what it tells; what went wrong is a page as well."""
+    complete = False
+    other: list[str] = []
+    with (
+        tempfile.TemporaryFile("w+") as complaints,
+        subprocess.Popen(  # noqa: S603 - ours
+            command, stdout=subprocess.PIPE, stderr=complaints, text=True
+        ) as process,
+    ):
+        assert process.stdout is not None, "it was asked for"
+        for line in process.stdout:
+            try:
+                # The parser of pydantic refuses half a character, which a task may well print.
+                report = _REPORT.validate_python(json.loads(line))
+            except ValueError:
+                other.append(line)
+                continue
+            complete = complete or not report.page.live
+            hear(report)
+        complaints.seek(0)
+        said = complaints.read()
+    if not complete:
+        note_lines(said.rstrip())
+        hear(RunReport(PageView("perago dev", live=False, error=said or "".join(other))))
 
 
 def dev(  # noqa: PLR0913 - one parameter an option
@@ -214,7 +258,7 @@ def dev(  # noqa: PLR0913 - one parameter an option
     if not workflow.is_file():  # otherwise a page would be served of which nothing comes
         raise CommandUsageError(f"{workflow} is not a file; perago workflow new MODULE writes one")
     if once or as_json or follow:
-        chosen = [SETTLED, HEAD_PARENT] if compare else [policy]
+        chosen = ["settled", "head-parent"] if compare else [policy]
         request = _request(workflow, targets, files, given, fault or [], branch or [])
         title = f"perago dev {workflow.name}"
         runs = _play(title, request, chosen, follow=follow)

@@ -21,8 +21,15 @@ from perago.testing import (
     sequence,
     zombie,
 )
-from perago.testing.dev import DevRequest, DevRun, parse_fault, run_scene
-from perago.testing.live_view import RunReport, run_aside, tell
+from perago.testing.dev import (
+    DevRequest,
+    DevRun,
+    RunReport,
+    parse_fault,
+    run_aside,
+    run_scene,
+    tell,
+)
 
 
 async def _played(*faults: Fault, policy: str = "settled") -> DevRun:
@@ -172,7 +179,9 @@ async def test_what_is_told_of_a_run_is_heard_as_it_was(
     assert _heard(program) == [RunReport(page, ("policy settled",))]
 
 
-@pytest.mark.parametrize("text", ["half a character \udcff", "a\nb \x1b[2J"])
+@pytest.mark.parametrize(
+    "text", ["name \udcff", "a\nb \x1b[2J"], ids=["half a character", "an escape"]
+)
 def test_whatever_a_task_prints_is_heard(capsys: pytest.CaptureFixture[str], text: str) -> None:
     page = PageView("dev", (SceneView(text, "COMPLETED", "seconds", problems=(text,)),), live=False)
     tell(page)

@@ -8,7 +8,7 @@ from tests.kit_cases import counting_task, hostile_scene
 from perago.app.page.model import PageView, SceneView
 from perago.testing import crash, foreign_commit, sequence
 from perago.testing.dev import DevRequest, run_scene
-from perago.testing.live_view import drawn, live_view
+from perago.testing.story_views import drawn, live_view
 
 HOSTILE = "\x1b]0;stolen\x07[red]not markup[/red]\r\x1b[2J"
 
