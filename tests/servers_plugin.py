@@ -6,15 +6,17 @@ PERAGO_TEST_* (what `python -m perago_servers up` prints) name servers to use in
 
 import shutil
 from collections.abc import Callable, Generator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import pytest
 
 import perago_servers as servers
 from perago_servers import ConductorServer, LakefsServer, ToxiproxyServer
 from perago_servers.__main__ import PROGRAMS
+from perago_servers.process import Server
 
 FETCHED_FOR = {
     "lakefs": ("lakefs", "toxiproxy", "versitygw"),
@@ -26,16 +28,7 @@ TIMEOUT_SECONDS = 300
 LOGS = Path("build") / "server-logs"
 
 
-class Server(Protocol):
-    """What every server handle has."""
-
-    @property
-    def log(self) -> Path | None:
-        """Return its log, when this session started it."""
-        ...
-
-
-S = TypeVar("S", bound=Server)
+AnyServer = TypeVar("AnyServer", bound=Server)
 
 
 @pytest.hookimpl(trylast=True)
@@ -61,15 +54,14 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 def _for_session(
     request: pytest.FixtureRequest,
     name: str,
-    named: S | None,
-    start: Callable[[], AbstractContextManager[S]],
-) -> Generator[S]:
+    kind: type[AnyServer],
+    start: Callable[[], AbstractContextManager[AnyServer]],
+) -> Generator[AnyServer]:
     """Yield the server the environment names, else one of our own; keep logs of failures."""
-    if named is not None:
+    if (named := kind.given(name)) is not None:
         yield named
         return
-    with ExitStack() as stack:
-        server = stack.enter_context(start())
+    with start() as server:
         yield server
         if request.session.testsfailed and server.log is not None:
             place = request.config.rootpath / LOGS
@@ -80,45 +72,35 @@ def _for_session(
 @pytest.fixture(scope="session")
 def lakefs_server(request: pytest.FixtureRequest) -> Generator[LakefsServer]:
     """A lakeFS with a local block store."""
-    named = LakefsServer.given("lakefs")
-    with _for_session(request, "lakefs", named, servers.lakefs_server) as server:
+    with _for_session(request, "lakefs", LakefsServer, servers.lakefs_server) as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def lakefs_s3_server(request: pytest.FixtureRequest) -> Generator[LakefsServer]:
     """A lakeFS with an S3 block store: presigned URLs."""
-    named = LakefsServer.given("lakefs-s3")
-    with _for_session(
-        request, "lakefs-s3", named, lambda: servers.lakefs_server(flavour="s3")
-    ) as server:
+    start = partial(servers.lakefs_server, flavour="s3")
+    with _for_session(request, "lakefs-s3", LakefsServer, start) as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def conductor_server(request: pytest.FixtureRequest) -> Generator[ConductorServer]:
     """A Conductor without system workers."""
-    named = ConductorServer.given("conductor")
-    with _for_session(request, "conductor", named, servers.conductor_server) as server:
+    with _for_session(request, "conductor", ConductorServer, servers.conductor_server) as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def conductor_workers_server(request: pytest.FixtureRequest) -> Generator[ConductorServer]:
     """A Conductor whose JOIN and DO_WHILE tasks move."""
-    named = ConductorServer.given("conductor-workers")
-    with _for_session(
-        request,
-        "conductor-workers",
-        named,
-        lambda: servers.conductor_server(profile="workers"),
-    ) as server:
+    start = partial(servers.conductor_server, profile="workers")
+    with _for_session(request, "conductor-workers", ConductorServer, start) as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def toxiproxy(request: pytest.FixtureRequest) -> Generator[ToxiproxyServer]:
     """A toxiproxy without proxies."""
-    named = ToxiproxyServer.given("toxiproxy")
-    with _for_session(request, "toxiproxy", named, servers.toxiproxy_server) as server:
+    with _for_session(request, "toxiproxy", ToxiproxyServer, servers.toxiproxy_server) as server:
         yield server

@@ -63,7 +63,6 @@ def conductor_server(
 
     With a certificate (a PEM file that holds its key as well) it speaks TLS.
     """
-    scheme = "http" if certificate is None else "https"
     java, jar = conductor_java(), _unpacked_jar()
     archive = _class_archive(java, jar)
     profiled = LEAN if profile == "lean" else WORKERS
@@ -73,12 +72,8 @@ def conductor_server(
     def plan(port: int, directory: Path) -> Launch:
         return _launch(java, jar, port, directory, jvm=shared, options=options)
 
-    with running(f"conductor-{profile}", plan) as started:
-        yield ConductorServer(
-            endpoint=f"{scheme}://{HOST}:{started.port}",
-            process=started.process,
-            data=started.directory,
-        )
+    with running(f"conductor-{profile}", plan, ConductorServer) as server:
+        yield server
 
 
 def _tls(certificate: Path | None) -> dict[str, object]:
@@ -133,7 +128,7 @@ def _class_archive(java: Java, jar: Path) -> Path:
             launch = _launch(java, jar, port, data, jvm=writing, options=WORKERS)
             return replace(launch, stop_seconds=ARCHIVE_SECONDS)
 
-        with running("conductor-training", plan):
+        with running("conductor-training", plan, ConductorServer):
             pass
 
     return make_once(f"{KEY}-classes-{digest}", make) / name
@@ -155,6 +150,7 @@ def _launch(
     options: Mapping[str, object],
 ) -> Launch:
     properties = {"server.address": HOST, "server.port": port, **store(directory), **options}
+    scheme = "https" if "server.ssl.certificate" in options else "http"
     return Launch(
         command=[
             *(java.program, *JVM_OPTIONS, *jvm),
@@ -163,9 +159,8 @@ def _launch(
             *("-jar", str(jar)),
             *(f"--{name}={as_text(value)}" for name, value in properties.items()),
         ],
-        is_ready=lambda: _is_healthy(
-            port, "https" if "server.ssl.certificate" in options else "http"
-        ),
+        is_ready=lambda: _is_healthy(f"{scheme}://{HOST}:{port}/health"),
+        scheme=scheme,
         deadline_seconds=DEADLINE_SECONDS,
     )
 
@@ -175,9 +170,9 @@ def as_text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _is_healthy(port: int, scheme: str) -> bool:
+def _is_healthy(url: str) -> bool:
     try:
-        status, answer = ask("GET", f"{scheme}://{HOST}:{port}/health", timeout_seconds=2.0)
+        status, answer = ask("GET", url, timeout_seconds=2.0)
         return status == HTTPStatus.OK and json.loads(answer)["healthy"] is True
     except (OSError, ValueError, KeyError):
         return False

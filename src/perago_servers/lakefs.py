@@ -8,6 +8,7 @@ import secrets
 from collections.abc import Generator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -39,10 +40,9 @@ class LakefsServer(Server):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class S3Store:
+class S3Store(Server):
     """A running block store that speaks S3, and its keys."""
 
-    endpoint: str
     access_key: str
     secret_key: str
 
@@ -97,19 +97,17 @@ def lakefs_server(
                 is_ready=lambda: answers(
                     f"{scheme}://{HOST}:{port}/api/v1/user", basic_auth=(access_key_id, secret)
                 ),
+                scheme=scheme,
             )
 
-        started = stack.enter_context(
-            running("lakefs-local" if store is None else "lakefs-s3", plan)
-        )
-        yield LakefsServer(
-            endpoint=f"{scheme}://{HOST}:{started.port}",
+        made = partial(
+            LakefsServer,
             access_key_id=access_key_id,
             secret_access_key=secret,
             namespace_root="local://" if store is None else f"s3://{BUCKET}/",
-            process=started.process,
-            data=started.directory,
         )
+        name = "lakefs-local" if store is None else "lakefs-s3"
+        yield stack.enter_context(running(name, plan, made))
 
 
 def _tls(certificate: Path | None) -> dict[str, object]:
@@ -154,9 +152,9 @@ def s3_store() -> Generator[S3Store]:
             is_ready=lambda: answers(f"http://{HOST}:{port}/health"),
         )
 
-    with running("versitygw", plan) as started:
-        endpoint = f"http://{HOST}:{started.port}"
-        yield S3Store(endpoint=endpoint, access_key=access_key, secret_key=secret_key)
+    made = partial(S3Store, access_key=access_key, secret_key=secret_key)
+    with running("versitygw", plan, made) as store:
+        yield store
 
 
 def _written(directory: Path, options: Mapping[str, object]) -> Path:

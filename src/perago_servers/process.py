@@ -20,7 +20,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
-from typing import Any, NoReturn, Self
+from typing import Any, NoReturn, Self, TypeVar
 
 from perago_servers.cache import LOG_LINES_SHOWN, cache_root, last_lines
 
@@ -84,6 +84,9 @@ class Server:
         return cls(**found)
 
 
+AnyServer = TypeVar("AnyServer", bound=Server)
+
+
 def _variables(server: Server | type[Server], name: str) -> Iterator[tuple[str, str]]:
     """The fields that others need, with their variables: lakefs-s3 has LAKEFS_S3_ENDPOINT."""
     prefix = PREFIX + name.upper().replace("-", "_")
@@ -98,19 +101,11 @@ class Launch:
 
     command: Sequence[str]
     is_ready: Callable[[], bool]
+    scheme: str = "http"
     environment: Mapping[str, str] = field(default_factory=dict[str, str])
     deadline_seconds: float = 60.0
     # Its data goes with it, so there is nothing to wait for.
     stop_seconds: float = 2.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Started:
-    """A healthy server process."""
-
-    port: int
-    process: subprocess.Popen[bytes]
-    directory: Path
 
 
 @contextmanager
@@ -142,8 +137,10 @@ def _is_free(port: int) -> bool:
 
 
 @contextmanager
-def running(name: str, plan: Callable[[int, Path], Launch]) -> Generator[Started]:
-    """Run the server that `plan` makes for a port and a directory, until the block ends.
+def running(
+    name: str, plan: Callable[[int, Path], Launch], made: Callable[..., AnyServer]
+) -> Generator[AnyServer]:
+    """Run what `plan` says for a port and a directory; the server is what `made` makes of it.
 
     A port that another process takes between the look and the start is answered with another port.
     The directory goes with the server, except after an error: then its log is wanted.
@@ -155,7 +152,8 @@ def running(name: str, plan: Callable[[int, Path], Launch]) -> Generator[Started
             with _process(launch, log) as process:
                 found = _wait_until_ready(process, launch)
                 if found is None:
-                    yield Started(port=port, process=process, directory=directory)
+                    endpoint = f"{launch.scheme}://{HOST}:{port}"
+                    yield made(endpoint=endpoint, process=process, data=directory)
                     return
             if tries_left == 0 or not _port_was_taken(log):
                 raise ServerError(name, found=f"did not become healthy: {found}", log=log)

@@ -109,12 +109,8 @@ def toxiproxy_server() -> Generator[ToxiproxyServer]:
             is_ready=lambda: answers(f"http://{HOST}:{port}/version"),
         )
 
-    with running("toxiproxy", plan) as started:
-        yield ToxiproxyServer(
-            endpoint=f"http://{HOST}:{started.port}",
-            process=started.process,
-            data=started.directory,
-        )
+    with running("toxiproxy", plan, ToxiproxyServer) as server:
+        yield server
 
 
 def _command(method: str, url: str, body: object = None) -> bytes:

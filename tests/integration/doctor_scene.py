@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from email.utils import format_datetime, parsedate_to_datetime
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, TypeVar, final
@@ -250,12 +251,11 @@ class DataOfLakeFS:
                 is_ready=lambda: answers(f"http://{HOST}:{port}/api/v1/user", basic_auth=self._key),
             )
 
-        with running("lakefs-again", plan) as started:
-            yield LakefsServer(
-                endpoint=f"http://{HOST}:{started.port}",
-                access_key_id=self._key[0],
-                secret_access_key=self._key[1],
-                namespace_root="local://",
-                process=started.process,
-                data=started.directory,
-            )
+        made = partial(
+            LakefsServer,
+            access_key_id=self._key[0],
+            secret_access_key=self._key[1],
+            namespace_root="local://",
+        )
+        with running("lakefs-again", plan, made) as server:
+            yield server
