@@ -14,17 +14,8 @@ from pathlib import Path
 
 from perago_servers.cache import make_once
 from perago_servers.go_programs import GO_ENVIRONMENT, go
-from tools.lowest_direct import ROOT, environment, project, run_tests
+from tools.lowest_direct import OTHER_ROWS, ROOT, environment, project, run_tests
 
-# Tests of another pyspark have rows of their own, and the licences are those of the gate's pins.
-OTHER_ROWS = (
-    "--ignore=tests/unit/adapters/spark",
-    "--ignore=tests/unit/tools",
-    "--ignore=tests/unit/test_dependencies.py",
-    "--ignore=tests/unit/test_licences.py",
-    "--ignore=tests/unit/app/test_pipeline_parts.py",
-    "--deselect=tests/unit/testing/test_demo.py",
-)
 # Its releases bring python-build-standalone for Go programs; these are the versions it has.
 MODULE = "github.com/kluctl/go-embed-python"
 RELEASES = {"3.14": "v0.0.0-3.14.6-20260610-1"}

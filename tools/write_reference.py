@@ -23,10 +23,16 @@ from perago.app.authoring.taskdef import CONTROL_FIELD_MAP
 from perago.app.command_line.program import COMMANDS, find_command, program
 from perago.app.settings.settings import DEFAULT, DEFAULT_ROOT, VARIABLES, Settings
 from perago.domain.error_codes import error_codes
-from tools.attempt_reference import attempt_rows, attempt_section
 from tools.built_in_reference import built_in_page
 from tools.kit_reference import kit_page
-from tools.workspace_reference import FLOW, PREFIX, checks_section, workspace_section
+from tools.task_reference import (
+    FLOW,
+    PREFIX,
+    attempt_rows,
+    attempt_section,
+    checks_section,
+    workspace_section,
+)
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
