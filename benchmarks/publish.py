@@ -20,11 +20,12 @@ from typing import final
 
 from tests.integration.racing_attempts import Race
 
+from benchmarks.transfer_ground import MAIN, create_repository
 from perago.adapters.lakefs.configuration import LakeFSConfiguration
 from perago.adapters.lakefs.installation import open_lakefs
 from perago.adapters.system.host import AsyncioConcurrency
 from perago.domain.fence import FENCE_FILE
-from perago.domain.lakefs import BranchName, CommitId, RepositoryId
+from perago.domain.lakefs import CommitId, RepositoryId
 from perago.domain.paths import FENCE_PATH
 from perago.domain.policy import PolicySetting
 from perago.ports.installations import LakeFSInstallation
@@ -39,7 +40,6 @@ from perago_servers.http import ask
 FILES = 10
 ROUNDS = 5
 ROUND_TRIPS_MS = (0, 20)
-MAIN = BranchName("main")
 RESULT = Path(__file__).parent / "results" / "publish.json"
 PEER = "perago==0.6.1"
 PEER_SCRIPT = Path(__file__).parent / "peer_publish.py"
@@ -90,10 +90,7 @@ def _server_requests(server: LakefsServer) -> int:
 async def _seed(
     lakefs: LakeFSInstallation, server: LakefsServer, name: str, *, fenced: bool
 ) -> tuple[RepositoryId, CommitId]:
-    body = {"name": name, "storage_namespace": server.storage_namespace(name)}
-    auth = (server.access_key_id, server.secret_access_key)
-    ask("POST", f"{server.endpoint}/api/v1/repositories", body=body, basic_auth=auth)
-    repository = RepositoryId(name)
+    repository = create_repository(server, name)
     files = {f"data/file-{number}.txt": f"file {number}".encode() for number in range(FILES)}
     if fenced:
         files[FENCE_PATH] = FENCE_FILE

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from benchmarks.render_transfer import render
+from benchmarks.transfer_ground import create_repository
 from benchmarks.transfer_rows import Row, middle
 from perago.adapters.spark.jars import COMMIT_PROTOCOL, fetch_jars, repository_options
 from perago.adapters.spark.session import SparkConfiguration, start_session
@@ -187,16 +188,9 @@ def _repository(
     session: FromSpark, server: LakefsServer, endpoint: str, *, rtt: int, tuned: bool
 ) -> str:
     name = f"bench-{rtt}-{'tuned' if tuned else 'plain'}-{os.urandom(3).hex()}"
-    body = {"name": name, "storage_namespace": server.storage_namespace(name)}
-    keys = (server.access_key_id, server.secret_access_key)
-    status, answer = ask(
-        "POST",
-        f"{server.endpoint}/api/v1/repositories",
-        body={**body, "default_branch": "main"},
-        basic_auth=keys,
-    )
-    assert status < 300, answer
-    options = repository_options(name, SparkGateway(endpoint, *keys))
+    create_repository(server, name)
+    gateway = SparkGateway(endpoint, server.access_key_id, server.secret_access_key)
+    options = repository_options(name, gateway)
     own = ("expect.continue", "performance", "bucket.probe", "change.detection")
     hadoop = session._jsc.hadoopConfiguration()  # noqa: SLF001 - there is no other way
     for option, value in options.items():

@@ -135,6 +135,22 @@ def requests_of(server: LakefsServer) -> int:
     return sum(int(count) for count in _COUNTED.findall(body.decode()))
 
 
+def create_repository(server: LakefsServer, name: str) -> RepositoryId:
+    """Create it by the API, which no port offers."""
+    status, answer = ask(
+        "POST",
+        f"{server.endpoint}/api/v1/repositories",
+        body={
+            "name": name,
+            "storage_namespace": server.storage_namespace(name),
+            "default_branch": MAIN,
+        },
+        basic_auth=(server.access_key_id, server.secret_access_key),
+    )
+    assert status < 300, answer
+    return RepositoryId(name)
+
+
 def seed(server: LakefsServer, case: Case, place: Path, *, authority: Path | None = None) -> Seeded:
     """Write the files of a case and commit them; then change one file in a hundred."""
     return asyncio.run(_seeded(server, case, place, authority))
@@ -156,14 +172,7 @@ async def _one_seeded(
     server: LakefsServer, case: Case, tree: Path, lakefs: LakeFSInstallation
 ) -> Seeded:
     name = tree.name
-    created = {
-        "name": name,
-        "storage_namespace": server.storage_namespace(name),
-        "default_branch": MAIN,
-    }
-    auth = (server.access_key_id, server.secret_access_key)
-    ask("POST", f"{server.endpoint}/api/v1/repositories", body=created, basic_auth=auth)
-    repository, transport = RepositoryId(name), lakefs.transport(AsyncioConcurrency())
+    repository, transport = create_repository(server, name), lakefs.transport(AsyncioConcurrency())
     paths = list(_written(case, tree))
     uploads = [ObjectUpload(f"ws/{path.relative_to(tree)}", path) for path in paths]
     await transport.store(repository, MAIN, uploads)
