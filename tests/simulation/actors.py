@@ -18,6 +18,7 @@ from tests.simulation.steering import (
     SteeredHandle,
     SteeredIdentities,
     Stop,
+    as_stop,
 )
 from tests.simulation.workspace import (
     Disk,
@@ -49,6 +50,7 @@ from perago.ports.conductor import PollRequest
 from perago.ports.installations import ConductorInstallation, LakeFSInstallation
 from perago.ports.task_body import Lease
 from perago.ports.workspace import DirectoryUploads, Phase, Progress, WorkspacePipeline
+from perago.testing.fault_injector import ProcessDied
 
 GC = "gc"
 RESET = "reset-task"
@@ -145,6 +147,27 @@ class Actor:
     def holds_a_row(self) -> bool:
         """Whether it is an attempt that was handed a row."""
         return self.record is not None
+
+    def go_on(self, answer: object) -> None:
+        """Answer its stop, with an error by raising it there, and run it to the next one."""
+        assert self.coroutine is not None, "only living processes are answered"
+        if isinstance(answer, Exception):
+            self.stop = as_stop(self.coroutine.throw(answer))
+        else:
+            self.stop = as_stop(self.coroutine.send(answer))
+
+    def kill(self) -> None:
+        """End it where it stands; nothing of it runs any more."""
+        self.alive = False
+        self.handle.kill()
+        coroutine, self.coroutine = self.coroutine, None
+        if coroutine is None:
+            return
+        try:
+            coroutine.throw(ProcessDied())
+        except (ProcessDied, StopIteration):
+            return
+        coroutine.close()
 
 
 class Heard(Progress):

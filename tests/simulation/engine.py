@@ -5,7 +5,7 @@ time waits until nothing else can happen. A chooser says where a schedule differ
 """
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from tests.simulation import moves
@@ -24,7 +24,6 @@ from perago.domain.attempt import AttemptStatus, WorkflowStatus
 from perago.domain.errors import PeragoError
 from perago.domain.outcome import Merged, TooManyTries
 from perago.ports.errors import OutcomeUnknownError, ServiceError, UnavailableError
-from perago.testing.fault_injector import ProcessDied
 
 LATE_BEATS = 20 * MICROSECONDS
 
@@ -145,7 +144,7 @@ class Engine:
         actor.started = self.steps
         self.actors.append(actor)
         self.current = actor
-        self._send(actor, None)
+        self._go_on(actor, None)
 
     def poll(self) -> None:
         """A new worker polls what waits."""
@@ -165,16 +164,7 @@ class Engine:
 
     def kill(self, actor: Actor) -> None:
         """End a process where it stands; nothing of it runs any more."""
-        actor.alive = False
-        actor.handle.kill()
-        coroutine, actor.coroutine = actor.coroutine, None
-        if coroutine is not None:
-            try:
-                coroutine.throw(ProcessDied())
-            except (ProcessDied, StopIteration):
-                pass
-            else:
-                coroutine.close()
+        actor.kill()
         if self.current is actor:
             self.current = None
 
@@ -220,12 +210,12 @@ class Engine:
             case Sleep(until):
                 self._move_clock(until, ())
                 actor.waited = True
-                self._send(actor, None)
+                self._go_on(actor, None)
             case BodyRun(seconds):
                 self.let_time_pass(seconds)
                 self._body(actor)
             case None:
-                self._send(actor, None)
+                self._go_on(actor, None)
 
     def _body(self, actor: Actor) -> None:
         fate = self._fate(actor, OLD_BODY_FATES if actor.old else BODY_FATES)
@@ -237,7 +227,7 @@ class Engine:
         end = body_end(run, fate)
         self.monitor.body_ran(actor, end)
         self.tell(actor.name, "its function", fate or f"writes {run}")
-        self._send(actor, end)
+        self._go_on(actor, end)
 
     def _call(self, actor: Actor, call: PortCall) -> None:
         fate = self._fate(actor, READ_FATES if call.reads else WRITE_FATES)
@@ -253,14 +243,14 @@ class Engine:
             case "crash before":
                 self.kill(actor)
             case "refused" if call.operation == "branches.merge":
-                self._send(actor, TooManyTries(text))
+                self._go_on(actor, TooManyTries(text))
             case "refused":
-                self._throw(actor, UnavailableError(text))
+                self._go_on(actor, UnavailableError(text))
             case "request lost":
-                self._throw(actor, OutcomeUnknownError(text))
+                self._go_on(actor, OutcomeUnknownError(text))
             case "lands late":
                 self.wire.append(Late(call, actor))
-                self._throw(actor, OutcomeUnknownError(text))
+                self._go_on(actor, OutcomeUnknownError(text))
             case _:
                 self._effect(actor, call, fate)
 
@@ -273,11 +263,9 @@ class Engine:
         if fate == "crash after":
             self.kill(actor)
         elif fate == "answer lost":
-            self._throw(actor, OutcomeUnknownError(f"{call.operation}: answer lost"))
-        elif error is not None:
-            self._throw(actor, error)
+            self._go_on(actor, OutcomeUnknownError(f"{call.operation}: answer lost"))
         else:
-            self._send(actor, result)
+            self._go_on(actor, result if error is None else error)
 
     def do(self, actor: Actor, call: PortCall) -> tuple[object, Exception | None]:
         """Let the server take a request, and let the monitor see what it did."""
@@ -314,26 +302,15 @@ class Engine:
         without = self.mix.without_fates
         return [(name, weight) for name, weight in fates if name not in without]
 
-    def _send(self, actor: Actor, value: object) -> None:
-        coroutine = actor.coroutine
-        assert coroutine is not None, "only living processes are answered"
-        self._hear(actor, value)
-        self._resume(actor, lambda: coroutine.send(value))
-
-    def _throw(self, actor: Actor, error: Exception) -> None:
-        coroutine = actor.coroutine
-        assert coroutine is not None, "only living processes are answered"
-        self._hear(actor, error)
-        self._resume(actor, lambda: coroutine.throw(error))
-
     def _hear(self, actor: Actor, answer: object) -> None:
         if self.listens:
             actor.heard = hash((actor.heard, answer_as_number(answer)))
 
-    def _resume(self, actor: Actor, go_on: Callable[[], object]) -> None:
+    def _go_on(self, actor: Actor, answer: object) -> None:
+        self._hear(actor, answer)
         polled_before = actor.record
         try:
-            stop = go_on()
+            actor.go_on(answer)
         except StopIteration:
             self._ended(actor)
             return
@@ -347,11 +324,9 @@ class Engine:
         except Exception as error:
             actor.coroutine = None  # it has ended: to kill it as well would hide this error
             raise Broken(8, f"{actor.name} let out {error!r}") from error
-        assert stop is None or isinstance(stop, PortCall | Sleep | BodyRun), stop
-        actor.stop = stop
-        if isinstance(stop, PortCall):
-            stop.after, stop.asked = actor.last_call, self.scene.clock.monotonic()
-            stop.waited = actor.waited
+        if isinstance(actor.stop, PortCall):
+            actor.stop.after, actor.stop.asked = actor.last_call, self.scene.clock.monotonic()
+            actor.stop.waited = actor.waited
         if self.mix.racy:  # a late write may have landed within this step
             self.monitor.rows_may_have_changed(self.steps)
         if polled_before is None and actor.record is not None:

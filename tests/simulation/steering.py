@@ -67,6 +67,12 @@ class BodyRun:
 Stop = PortCall | Sleep | BodyRun | None
 
 
+def as_stop(found: object) -> Stop:
+    """Where a process has stopped: anything else, such as a future of asyncio, is a mistake."""
+    assert found is None or isinstance(found, PortCall | Sleep | BodyRun), found
+    return found
+
+
 @dataclass(slots=True)
 class Stopped:
     """Hands a stop to the engine and returns what the engine answers."""

@@ -3,7 +3,6 @@
 A step that goes another way than it was recorded ends the replay: what comes later means nothing.
 """
 
-from collections.abc import Callable
 from inspect import isawaitable
 from typing import final
 
@@ -42,7 +41,6 @@ from perago.domain.errors import PeragoError
 from perago.domain.outcome import TooManyTries
 from perago.domain.run import RunKey
 from perago.ports.errors import OutcomeUnknownError, ServiceError, UnavailableError
-from perago.testing.fault_injector import ProcessDied
 
 STORY_LINES = 12
 CONTEXT = 60
@@ -93,7 +91,7 @@ class Replay:
                 raise Diverged(self._transcript, position, found)
         for actor in self._actors.values():
             if actor.coroutine is not None:
-                self._kill(actor)
+                actor.kill()
         stage = self._stage
         await self._come_to_rest()
         place = (stage.repository_id, stage.input, stage.workflow)
@@ -119,9 +117,9 @@ class Replay:
             case str() if step.what == ITS_FUNCTION:
                 self._function(self._at(step, BodyRun), step)
             case str() if step.what == SLEEPS:
-                self._send(self._at(step, Sleep), None)
+                self._answer(self._at(step, Sleep), None)
             case str() if step.what == TURNS:
-                self._send(self._at(step, type(None)), None)
+                self._answer(self._at(step, type(None)), None)
             case _ if step.how == LANDS:
                 late = self._wire.pop(0)
                 answer, error = await self._effect(late.call, step)
@@ -158,7 +156,7 @@ class Replay:
                 name = next(name for name in self._stage.tasks if self._words.of(name) == purpose)
                 actor = new_attempt(self._stage, number, name, set())
         self._actors[actor.name] = actor
-        self._send(actor, None)
+        self._answer(actor, None)
 
     def _at(self, step: Step, kind: type) -> Actor:
         """The process of a step, which has to stand where it stood."""
@@ -171,9 +169,9 @@ class Replay:
 
     def _function(self, actor: Actor, step: Step) -> None:
         if step.how == "crash before":
-            self._kill(actor)
+            actor.kill()
         else:
-            self._send(actor, body_end(step.answer, step.how or None))
+            self._answer(actor, body_end(step.answer, step.how or None))
 
     async def _call(self, actor: Actor, step: Step) -> Step:
         call = actor.stop
@@ -182,16 +180,16 @@ class Replay:
         text = f"{call.operation}: {step.how}"
         match step.how:
             case "crash before":
-                self._kill(actor)
+                actor.kill()
             case "refused" if call.operation == "branches.merge":
-                self._send(actor, TooManyTries(text))
+                self._answer(actor, TooManyTries(text))
             case "refused":
-                self._throw(actor, UnavailableError(text))
+                self._answer(actor, UnavailableError(text))
             case "request lost":
-                self._throw(actor, OutcomeUnknownError(text))
+                self._answer(actor, OutcomeUnknownError(text))
             case "lands late":
                 self._wire.append(Late(call, actor))
-                self._throw(actor, OutcomeUnknownError(text))
+                self._answer(actor, OutcomeUnknownError(text))
             case _:
                 result, error = await self._effect(call, step)
                 answer = self._told(result, error)
@@ -201,14 +199,12 @@ class Replay:
 
     def _hear(self, actor: Actor, fate: str, result: object, error: Exception | None) -> None:
         if fate == "crash after":
-            self._kill(actor)
+            actor.kill()
         elif fate == "answer lost":
             operation = getattr(actor.stop, "operation", "")
-            self._throw(actor, OutcomeUnknownError(f"{operation}: answer lost"))
-        elif error is not None:
-            self._throw(actor, error)
+            self._answer(actor, OutcomeUnknownError(f"{operation}: answer lost"))
         else:
-            self._send(actor, result)
+            self._answer(actor, result if error is None else error)
 
     async def _effect(self, call: PortCall, step: Step) -> tuple[object, Exception | None]:
         try:
@@ -226,37 +222,12 @@ class Replay:
     def _told(self, result: object, error: Exception | None) -> str:
         return self._words.of(error or result)
 
-    def _kill(self, actor: Actor) -> None:
-        actor.alive = False
-        actor.handle.kill()
-        coroutine, actor.coroutine = actor.coroutine, None
-        assert coroutine is not None, "only living processes are killed"
+    def _answer(self, actor: Actor, answer: object) -> None:
+        # gc and reset-task may end with an error of the servers, as the engine says.
         try:
-            coroutine.throw(ProcessDied())
-        except (ProcessDied, StopIteration):
-            return
-        coroutine.close()
-
-    def _send(self, actor: Actor, value: object) -> None:
-        coroutine = actor.coroutine
-        assert coroutine is not None, "only living processes are answered"
-        self._resume(actor, lambda: coroutine.send(value))
-
-    def _throw(self, actor: Actor, error: Exception) -> None:
-        coroutine = actor.coroutine
-        assert coroutine is not None, "only living processes are answered"
-        self._resume(actor, lambda: coroutine.throw(error))
-
-    def _resume(self, actor: Actor, go_on: Callable[[], object]) -> None:
-        try:
-            stop = go_on()
-        except StopIteration:
+            actor.go_on(answer)
+        except (StopIteration, ServiceError, PeragoError):
             actor.coroutine, actor.alive = None, False
-        except (ServiceError, PeragoError):  # gc and reset-task may end so, as the engine says
-            actor.coroutine, actor.alive = None, False
-        else:
-            assert stop is None or isinstance(stop, PortCall | Sleep | BodyRun), stop
-            actor.stop = stop
 
 
 async def _sent(call: PortCall) -> object:
