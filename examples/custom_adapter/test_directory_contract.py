@@ -13,6 +13,6 @@ from perago.testing.contract.merges import *  # noqa: F403 - as above
 
 @pytest.fixture
 def lakefs_under_test(tmp_path: Path) -> LakeFSUnderTest:
-    """A lakeFS in a directory of its own; set-up by the kit's world, which asks no worker."""
+    """A lakeFS in a directory of its own; what no port offers is done in its memory."""
     store = DirectoryStore(tmp_path)
     return MemoryLakeFSUnderTest(store.lakefs, installation_in(store, WorkerHandle()))

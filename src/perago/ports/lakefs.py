@@ -327,7 +327,7 @@ class TagPage:
 class Tags(Protocol):
     """Tags of one lakeFS installation.
 
-    Laws (tests/contract/test_tags.py has one test for each, by name):
+    Laws (tests/contract/test_branches.py has one test for each, by name):
 
     T1 create_puts_if_absent: a created tag reads back as its commit.
     T2 create_refuses_existing: a taken name raises TagExistsError and keeps its commit, also
@@ -390,7 +390,7 @@ class RepositoryPage:
 class Repositories(Protocol):
     """Repositories of one lakeFS installation.
 
-    Laws (tests/contract/test_repositories.py has one test for each, by name):
+    Laws (tests/contract/test_branches.py has one test for each, by name):
 
     R1 read_names_the_default_branch: a repository is read with its default branch.
     R2 unknown_repository: raises RepositoryMissingError.

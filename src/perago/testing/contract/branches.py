@@ -1,10 +1,14 @@
-"""Laws of perago.ports.lakefs: names, heads, relocations."""
+"""Laws of perago.ports.lakefs: branches without merges, tags, and repositories.
 
+Of branches: names, heads, relocations. What a merge does is in `merges`.
+"""
+
+import asyncio
 from dataclasses import replace
 
 import pytest
 
-from perago.domain.lakefs import BranchName, TagName
+from perago.domain.lakefs import BranchName, CommitId, RepositoryId, TagName
 from perago.domain.outcome import DirtyTarget, NoAnswer, Relocated, RelocationRefused
 from perago.ports.asking import pages
 from perago.ports.errors import (
@@ -14,14 +18,17 @@ from perago.ports.errors import (
     ExistsError,
     OutcomeUnknownError,
     ReferenceMissingError,
+    RepositoryMissingError,
+    TagExistsError,
 )
-from perago.ports.lakefs import CommitRequest
+from perago.ports.lakefs import CommitRequest, TagRecord
 from perago.testing.contract.lakefs_under_test import (
     BROKEN_FILE,
     MAIN,
     NOWHERE,
     STAGING,
     UNKNOWN,
+    LakeFSUnderTest,
     Scene,
 )
 from perago.testing.contract.lakefs_under_test import fenced as fenced
@@ -200,3 +207,131 @@ async def test_B36_unprotect_takes_one_rule(scene: Scene) -> None:
     for pattern in ("mine", "mine", "release-1", "unknown"):
         await branches.unprotect(repository, pattern)
     assert await _protected(scene, "release-1", "mine") == ["release-1"]
+
+
+TAG = TagName("perago-settled-1a2b.3")
+
+
+async def create_tag(scene: Scene, commit: CommitId, tag: TagName = TAG) -> None:
+    await scene.tags.create(scene.repository, tag, commit)
+
+
+async def read_tag(scene: Scene, tag: TagName = TAG) -> CommitId | None:
+    return await scene.tags.read(scene.repository, tag)
+
+
+async def test_T1_create_puts_if_absent(scene: Scene) -> None:
+    await create_tag(scene, scene.input_ref)
+    assert await read_tag(scene) == scene.input_ref
+
+
+async def test_T2_create_refuses_existing(scene: Scene) -> None:
+    await create_tag(scene, scene.input_ref)
+    for commit in (scene.staged, scene.input_ref):
+        with pytest.raises(TagExistsError):
+            await create_tag(scene, commit)
+    assert await read_tag(scene) == scene.input_ref
+
+
+async def test_T3_race_has_one_winner(scene: Scene) -> None:
+    commits = [scene.input_ref, scene.staged] * 4
+    answers = await asyncio.gather(
+        *(create_tag(scene, commit) for commit in commits), return_exceptions=True
+    )
+    winners = [commit for commit, answer in zip(commits, answers, strict=True) if answer is None]
+    assert [type(answer) for answer in answers if answer is not None] == [TagExistsError] * 7
+    assert winners == [await read_tag(scene)]
+
+
+async def test_T4_absent_tag_reads_as_none(scene: Scene) -> None:
+    assert await read_tag(scene) is None
+
+
+async def test_T5_delete_is_idempotent(scene: Scene) -> None:
+    await create_tag(scene, scene.input_ref)
+    for _ in range(2):
+        await scene.tags.delete(scene.repository, TAG)
+    assert await read_tag(scene) is None
+    await create_tag(scene, scene.staged)
+    assert await read_tag(scene) == scene.staged
+
+
+async def test_T6_list_is_paged_by_prefix(scene: Scene) -> None:
+    wanted = [TagRecord(TagName(f"run-{number}"), scene.input_ref) for number in range(5)]
+    for name in (*(record.name for record in wanted), TagName("running"), TagName("rum")):
+        await create_tag(scene, scene.input_ref, name)
+    found: list[TagRecord] = []
+    listed = scene.tags.list_page
+    async for page in pages(lambda after: listed(scene.repository, "run-", after, 2)):
+        assert 0 < len(page.tags) <= 2
+        found.extend(page.tags)
+    assert found == wanted
+
+
+async def test_T7_unknown_commit(scene: Scene) -> None:
+    with pytest.raises(ReferenceMissingError):
+        await create_tag(scene, UNKNOWN)
+    assert await read_tag(scene) is None
+
+
+async def test_T8_broken_actions_block_creation(scene: Scene) -> None:
+    branch = BranchName("broken")
+    await scene.create_branch(branch, scene.input_ref)
+    files = {"_lakefs_actions/README.md": b"not an action"}
+    broken = await scene.under_test.commit_unchecked(scene.repository, branch, files)
+    with pytest.raises(BrokenActionsError):
+        await create_tag(scene, broken)
+    assert await read_tag(scene) is None
+
+
+async def test_T9_tags_share_names_with_branches(scene: Scene) -> None:
+    branch = BranchName("branch")
+    await scene.create_branch(branch, scene.input_ref)
+    for commit in (scene.staged, UNKNOWN):
+        with pytest.raises(ExistsError):
+            await create_tag(scene, commit, TagName(branch))
+    assert await read_tag(scene, TagName(branch)) is None
+
+
+async def test_T10_lost_answer_is_unknown(scene: Scene) -> None:
+    async with scene.under_test.losing_answers() as losing:
+        with pytest.raises(OutcomeUnknownError):
+            await losing.tags.create(scene.repository, TAG, scene.input_ref)
+        assert await read_tag(scene) == scene.input_ref
+        with pytest.raises(OutcomeUnknownError):
+            await losing.tags.delete(scene.repository, TAG)
+    assert await read_tag(scene) is None
+
+
+async def test_R1_read_names_the_default_branch(lakefs_under_test: LakeFSUnderTest) -> None:
+    repository = await lakefs_under_test.create_repository()
+    facts = await lakefs_under_test.repositories.read(repository)
+    assert (facts.repository, facts.default_branch) == (repository, MAIN)
+    assert facts.storage_namespace
+
+
+async def test_R2_unknown_repository(lakefs_under_test: LakeFSUnderTest) -> None:
+    with pytest.raises(RepositoryMissingError):
+        await lakefs_under_test.repositories.read(RepositoryId("nowhere"))
+
+
+async def test_R3_read_only_is_said(lakefs_under_test: LakeFSUnderTest) -> None:
+    for read_only in (True, False):
+        repository = await lakefs_under_test.create_repository(read_only=read_only)
+        assert (await lakefs_under_test.repositories.read(repository)).read_only is read_only
+
+
+async def test_R4_pages_name_every_repository_once(lakefs_under_test: LakeFSUnderTest) -> None:
+    first, *others = sorted([await lakefs_under_test.create_repository() for _ in range(3)])
+    page = await lakefs_under_test.repositories.list_page(after=first, amount=1)
+    assert (len(page.names), page.more) == (1, True)
+    found: list[RepositoryId] = []
+    while page.more and not set(others) <= set(found):
+        page = await lakefs_under_test.repositories.list_page(
+            after=found[-1] if found else first, amount=2
+        )
+        assert len(page.names) <= 2
+        found += page.names
+    assert set(others) <= set(found)
+    assert found == sorted(set(found))
+    assert first not in found

@@ -1,3 +1,0 @@
-"""Laws of perago.ports.lakefs: the public suite of the testing kit."""
-
-from perago.testing.contract.repositories import *
