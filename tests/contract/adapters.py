@@ -12,15 +12,17 @@ from typing import Generic, TypeAlias, TypeVar
 
 import pytest
 from _pytest.mark.structures import ParameterSet
-from tests.contract.lakefs_under_test import LakeFSUnderTest
-from tests.contract.memory_worlds import open_memory_conductor, open_memory_lakefs
 
 from perago.adapters.memory.conductor_server import MemoryConductor
 from perago.adapters.memory.installations import conductor_installation, lakefs_installation
 from perago.adapters.memory.lakefs import MemoryLakeFS
 from perago.adapters.memory.system import WorkerHandle
 from perago.ports.installations import Server
-from perago.testing.contract.conductor_under_test import ConductorUnderTest
+from perago.testing.contract.conductor_under_test import (
+    ConductorUnderTest,
+    MemoryConductorUnderTest,
+)
+from perago.testing.contract.lakefs_under_test import LakeFSUnderTest, MemoryLakeFSUnderTest
 
 World = TypeVar("World")
 Factory: TypeAlias = Callable[[pytest.FixtureRequest], AbstractAsyncContextManager[World]]
@@ -46,6 +48,13 @@ def parameters(registry: Mapping[str, Adapter[World]]) -> list[ParameterSet]:
     ]
 
 
+@asynccontextmanager
+async def open_memory_lakefs(_request: pytest.FixtureRequest) -> AsyncGenerator[LakeFSUnderTest]:
+    """A lakeFS of its own for each test; nothing is left behind."""
+    lakefs = MemoryLakeFS()
+    yield MemoryLakeFSUnderTest(lakefs, lakefs_installation(lakefs, WorkerHandle()))
+
+
 def _open_real_lakefs(
     request: pytest.FixtureRequest,
 ) -> AbstractAsyncContextManager[LakeFSUnderTest]:
@@ -61,6 +70,13 @@ LAKEFS: dict[str, Adapter[LakeFSUnderTest]] = {
 }
 
 
+@asynccontextmanager
+async def _open_memory_conductor(
+    _request: pytest.FixtureRequest,
+) -> AsyncGenerator[ConductorUnderTest]:
+    yield MemoryConductorUnderTest()
+
+
 def _open_real_conductor(
     request: pytest.FixtureRequest,
 ) -> AbstractAsyncContextManager[ConductorUnderTest]:
@@ -70,7 +86,7 @@ def _open_real_conductor(
 
 
 CONDUCTOR: dict[str, Adapter[ConductorUnderTest]] = {
-    "memory": Adapter(open_memory_conductor),
+    "memory": Adapter(_open_memory_conductor),
     "conductor": Adapter(_open_real_conductor, marker="conductor"),
 }
 

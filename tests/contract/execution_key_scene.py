@@ -1,5 +1,6 @@
 """A running application of the key tests: it fences, leaves marks, and names its execution."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from perago.adapters.memory.installations import RepositoryBuilder
@@ -78,6 +79,16 @@ class OneTask:
     async def poll(self, worker_id: str = "worker") -> AttemptRecord:
         """Take the attempt that waits."""
         return await self.scene.poll_one(self.task_type, self.workflow_id, worker_id)
+
+    async def rerun(self, task_id: str, given: Mapping[str, object] | None = None) -> None:
+        """Run the workflow again from a row, which Conductor does once the workflow has ended."""
+        await self.scene.workflows.terminate(self.workflow_id, "by hand")
+        await self.scene.workflows.rerun(self.workflow_id, task_id, given)
+
+    async def waiting(self) -> AttemptSnapshot:
+        """The newest row, which nobody has polled."""
+        workflow = await self.scene.snapshot_of(self.workflow_id)
+        return max(workflow.tasks, key=lambda row: row.seq)
 
 
 async def start(scene: ConductorScene, **fields: object) -> OneTask:

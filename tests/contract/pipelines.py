@@ -7,12 +7,10 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from tests.contract.adapters import Adapter, Factory
-from tests.contract.lakefs_under_test import LakeFSUnderTest
-from tests.contract.memory_worlds import open_memory_lakefs
+from tests.contract.adapters import Adapter, Factory, open_memory_lakefs
 
 from perago.adapters.lakefs.client import LakeFSClient
-from perago.adapters.lakefs.configuration import LakeFSConfiguration, RetryTerms, RouteChoice
+from perago.adapters.lakefs.configuration import RetryTerms, RouteChoice
 from perago.adapters.lakefs.installation import LakeFSCommits
 from perago.adapters.lakefs.objects import LakeFSObjects
 from perago.adapters.memory.lakefs_ports import MemoryTransport
@@ -25,6 +23,7 @@ from perago.ports.objects import Objects, ObjectTransport
 from perago.ports.system import Concurrency
 from perago.ports.workspace import WorkspacePipeline
 from perago.testing.contract.cutting_proxy import cutting_proxy
+from perago.testing.contract.lakefs_under_test import LakeFSUnderTest
 from perago.testing.contract.workspace_pipeline import UnheardPipeline
 from perago.testing.fault_injector import FaultInjector, faulty_port
 from perago.testing.faults import ANY_CALL, always, lose_answer
@@ -100,15 +99,10 @@ async def _by_port(request: pytest.FixtureRequest) -> AsyncGenerator[TransportWo
 async def _by_http(
     request: pytest.FixtureRequest, *, server: str, route: RouteChoice
 ) -> AsyncGenerator[TransportWorld]:
-    from tests.contract.real_lakefs import connected  # noqa: PLC0415
+    from tests.contract.real_lakefs import configuration_of, connected  # noqa: PLC0415
 
     named = request.getfixturevalue(server)
-    configuration = LakeFSConfiguration(
-        endpoint_url=named.endpoint,
-        access_key_id=named.access_key_id,
-        secret_access_key=named.secret_access_key,
-        route=route,
-    )
+    configuration = replace(configuration_of(named), route=route)
 
     @asynccontextmanager
     async def unheard() -> AsyncGenerator[Unheard]:

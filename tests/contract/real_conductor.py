@@ -15,7 +15,6 @@ import pytest
 from perago.adapters.conductor.client import ConductorSettings
 from perago.adapters.conductor.installation import open_conductor
 from perago.domain.attempt import AttemptStatus
-from perago.ports.conductor import TaskDefinitions, TaskQueue, Workflows
 from perago.ports.installations import ConductorInstallation
 from perago.testing.contract.conductor_under_test import ConductorUnderTest
 from perago.testing.contract.cutting_proxy import cutting_proxy
@@ -32,23 +31,9 @@ class RealConductor(ConductorUnderTest):
 
     def __init__(self, settings: ConductorSettings) -> None:
         self._settings = settings
-        self._ports = open_conductor(settings)
-        self.close = self._ports.close
-
-    @property
-    def queue(self) -> TaskQueue:
-        """The queue under test."""
-        return self._ports.queue
-
-    @property
-    def definitions(self) -> TaskDefinitions:
-        """The definitions under test."""
-        return self._ports.definitions
-
-    @property
-    def workflows(self) -> Workflows:
-        """The workflows under test."""
-        return self._ports.workflows
+        ports = open_conductor(settings)
+        self.queue, self.definitions = ports.queue, ports.definitions
+        self.workflows, self.close = ports.workflows, ports.close
 
     @asynccontextmanager
     async def losing_answers(self) -> AsyncGenerator[ConductorInstallation]:

@@ -5,15 +5,13 @@ Set-up goes through the adapter's own client. Must not know any law.
 
 import asyncio
 import secrets
-import tempfile
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from http import HTTPStatus
-from pathlib import Path
 from typing import final
 
 import pytest
-from tests.contract.lakefs_under_test import MAIN, WALK_PAGE, LakeFSUnderTest
 
 from perago.adapters.lakefs.client import LakeFSClient
 from perago.adapters.lakefs.configuration import LakeFSConfiguration, RetryTerms
@@ -25,13 +23,17 @@ from perago.adapters.lakefs.installation import (
 )
 from perago.adapters.lakefs.objects import LakeFSObjects
 from perago.adapters.lakefs.protection import covers
-from perago.domain.lakefs import NO_METADATA, BranchName, CommitId, RepositoryId
+from perago.adapters.system.host import SystemIdentities
+from perago.app.fence.install import install_fence
+from perago.app.fence.trust import FenceTools
+from perago.domain.lakefs import BranchName, CommitId, RepositoryId
 from perago.domain.outcome import RelocationRefused
 from perago.ports.errors import BrokenActionsError, RequestRefusedError
 from perago.ports.installations import LakeFSInstallation
-from perago.ports.lakefs import CommitRequest
-from perago.ports.objects import DEFAULT_CONTENT_TYPE, ObjectUpload
+from perago.ports.lakefs import Branches, Commits, Repositories, Tags
+from perago.ports.objects import Objects
 from perago.testing.contract.cutting_proxy import cutting_proxy
+from perago.testing.contract.lakefs_under_test import MAIN, WALK_PAGE, LakeFSUnderTest
 from perago_servers import LakefsServer
 from perago_servers.http import ask
 
@@ -46,50 +48,37 @@ class RealLakeFS(LakeFSUnderTest):
     """The adapters under test, and set-up on the same server."""
 
     def __init__(self, client: LakeFSClient, server: LakefsServer) -> None:
-        self._client = client
         self._server = server
-        self._branches = LakeFSBranches(client)
-        self._commits = LakeFSCommits(client)
-        self._commits.walk_page = WALK_PAGE
-        self._tags = LakeFSTags(client)
-        self._objects = LakeFSObjects(client)
-        self._repositories = LakeFSRepositories(client)
-
-    @property
-    def branches(self) -> LakeFSBranches:
-        """The branches under test."""
-        return self._branches
-
-    @property
-    def commits(self) -> LakeFSCommits:
-        """The commits under test."""
-        return self._commits
-
-    @property
-    def tags(self) -> LakeFSTags:
-        """The tags under test."""
-        return self._tags
-
-    @property
-    def objects(self) -> LakeFSObjects:
-        """The objects under test."""
-        return self._objects
-
-    @property
-    def repositories(self) -> LakeFSRepositories:
-        """The repositories under test."""
-        return self._repositories
+        commits = LakeFSCommits(client)
+        commits.walk_page = WALK_PAGE
+        self.branches: Branches = LakeFSBranches(client)
+        self.commits: Commits = commits
+        self.tags: Tags = LakeFSTags(client)
+        self._transport = LakeFSObjects(client)
+        self.objects: Objects = self._transport
+        self.repositories: Repositories = LakeFSRepositories(client)
 
     def installation(self) -> LakeFSInstallation:
         """The ports of lakeFS as a worker has them."""
         return LakeFSInstallation(
-            self._branches,
-            self._commits,
-            self._tags,
-            self._objects,
-            self._repositories,
-            transport=lambda _concurrency: self._objects,
+            self.branches,
+            self.commits,
+            self.tags,
+            self.objects,
+            self.repositories,
+            transport=lambda _concurrency: self._transport,
         )
+
+    @property
+    def fence_tools(self) -> FenceTools:
+        """What a process needs to install a fence, or to try one."""
+        return FenceTools(self.branches, self.commits, self.objects, SystemIdentities())
+
+    async def install_fence(self, repository: RepositoryId) -> CommitId:
+        """Bring the fence onto main; the commit that workflows start from."""
+        report = await install_fence(self.fence_tools, repository, MAIN)
+        assert report.commit is not None
+        return report.commit
 
     async def create_repository(self, *, read_only: bool = False) -> RepositoryId:
         """Create one of a unique name."""
@@ -106,42 +95,6 @@ class RealLakeFS(LakeFSUnderTest):
         )
         return RepositoryId(name)
 
-    async def write(
-        self,
-        repository: RepositoryId,
-        branch: BranchName,
-        path: str,
-        content: bytes,
-        *,
-        content_type: str = DEFAULT_CONTENT_TYPE,
-        metadata: Mapping[str, str] = NO_METADATA,
-    ) -> None:
-        """Upload one object."""
-        with tempfile.NamedTemporaryFile() as source:
-            source.write(content)
-            source.flush()
-            upload = ObjectUpload(path, Path(source.name), content_type, metadata)
-            await self._objects.upload(repository, branch, upload)
-
-    async def commit_files(
-        self,
-        repository: RepositoryId,
-        branch: BranchName,
-        files: Mapping[str, bytes | None],
-        *,
-        metadata: Mapping[str, str] = NO_METADATA,
-    ) -> CommitId:
-        """Upload or delete each, then commit."""
-        for path, content in files.items():
-            if content is not None:
-                await self.write(repository, branch, path, content)
-        gone = [path for path, content in files.items() if content is None]
-        if gone:
-            await self._objects.delete_many(repository, branch, gone)
-        return await self._commits.commit(
-            CommitRequest(repository, branch, "set up", metadata, allow_empty=not files)
-        )
-
     async def commit_unchecked(
         self, repository: RepositoryId, branch: BranchName, files: Mapping[str, bytes]
     ) -> CommitId:
@@ -155,18 +108,18 @@ class RealLakeFS(LakeFSUnderTest):
             try:
                 return await self.commit_files(repository, branch, files)
             except BrokenActionsError:
-                await self._objects.delete_many(repository, branch, tuple(files))
+                await self.objects.delete_many(repository, branch, tuple(files))
         raise TimeoutError(f"{branch} never took {sorted(files)}")
 
     async def protect(self, repository: RepositoryId, pattern: str) -> None:
         """Set the rule and wait until the server refuses to reset a branch to where it is."""
         settings = f"/repositories/{repository}/settings/branch_protection"
         await self.tell("PUT", settings, [{"pattern": pattern}])
-        page = await self._branches.list_page(repository, "", show_hidden=True)
+        page = await self.branches.list_page(repository, "", show_hidden=True)
         heads = dict(zip(page.names, page.heads, strict=True))
         name = next(name for name in page.names if covers(pattern, name))
         for _ in range(PROTECTION_LOOKS_MAX):
-            answer = await self._branches.relocate(repository, name, heads[name])
+            answer = await self.branches.relocate(repository, name, heads[name])
             if isinstance(answer, RelocationRefused):
                 return
             await asyncio.sleep(PROTECTION_PAUSE_SECONDS)
@@ -214,20 +167,27 @@ class RealLakeFS(LakeFSUnderTest):
         return answer
 
 
+def configuration_of(server: LakefsServer) -> LakeFSConfiguration:
+    """How a client reaches a server, as a worker does unless a test says otherwise."""
+    return LakeFSConfiguration(
+        endpoint_url=server.endpoint,
+        access_key_id=server.access_key_id,
+        secret_access_key=server.secret_access_key,
+    )
+
+
 @asynccontextmanager
 async def connected(
     server: LakefsServer, endpoint: str | None = None, *, answer_seconds: float = 60.0
 ) -> AsyncGenerator[RealLakeFS]:
     """Connect to a running server, through another endpoint if one is given."""
-    client = LakeFSClient(
-        LakeFSConfiguration(
-            endpoint_url=endpoint or server.endpoint,
-            access_key_id=server.access_key_id,
-            secret_access_key=server.secret_access_key,
-            answer_seconds=answer_seconds,
-            retry=RetryTerms(seconds_max=1.0),
-        )
+    terms = replace(
+        configuration_of(server),
+        endpoint_url=endpoint or server.endpoint,
+        answer_seconds=answer_seconds,
+        retry=RetryTerms(seconds_max=1.0),
     )
+    client = LakeFSClient(terms)
     try:
         yield RealLakeFS(client, server)
     finally:

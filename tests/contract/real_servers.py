@@ -4,10 +4,10 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
 import pytest
+from tests.contract.real_lakefs import configuration_of
 
 from perago.adapters.conductor.client import ConductorSettings
 from perago.adapters.conductor.installation import open_conductor
-from perago.adapters.lakefs.configuration import LakeFSConfiguration
 from perago.adapters.lakefs.installation import open_lakefs
 from perago.ports.installations import ConductorInstallation, LakeFSInstallation, Server
 from perago_servers import ConductorServer, LakefsServer
@@ -19,13 +19,7 @@ async def open_server(kind: str, request: pytest.FixtureRequest) -> AsyncGenerat
     opened: LakeFSInstallation | ConductorInstallation
     if kind == "lakefs":
         lakefs: LakefsServer = request.getfixturevalue("lakefs_server")
-        opened = open_lakefs(
-            LakeFSConfiguration(
-                endpoint_url=lakefs.endpoint,
-                access_key_id=lakefs.access_key_id,
-                secret_access_key=lakefs.secret_access_key,
-            )
-        )
+        opened = open_lakefs(configuration_of(lakefs))
     else:
         conductor: ConductorServer = request.getfixturevalue("conductor_server")
         opened = open_conductor(ConductorSettings(conductor.api_url))

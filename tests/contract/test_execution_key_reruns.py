@@ -11,8 +11,7 @@ async def test_a_rerun_from_the_first_attempt_is_another_execution(
     task = await start(application.scene)
     first = await task.poll()
     key = await application.run(first)
-    await application.scene.workflows.terminate(task.workflow_id, "by hand")
-    await application.scene.workflows.rerun(task.workflow_id, first.snapshot.task_id)
+    await task.rerun(first.snapshot.task_id)
     again = await task.poll()
     assert again.snapshot.task_id == first.snapshot.task_id
     other = await application.run(again)
@@ -27,10 +26,9 @@ async def test_a_rerun_from_the_first_of_several_attempts_is_another_execution(
     task = await start(application.scene)
     second = await retried_once(task, application)
     key = await application.run(second)
-    await application.scene.workflows.terminate(task.workflow_id, "by hand")
     first_id = second.snapshot.retried_task_id
     assert first_id is not None
-    await application.scene.workflows.rerun(task.workflow_id, first_id)
+    await task.rerun(first_id)
     assert await application.run(await task.poll()) != key
 
 
@@ -40,8 +38,7 @@ async def test_a_rerun_from_a_retried_attempt_is_another_execution(
     task = await start(application.scene)
     second = await retried_once(task, application)
     key = await application.run(second)
-    await application.scene.workflows.terminate(task.workflow_id, "by hand")
-    await application.scene.workflows.rerun(task.workflow_id, second.snapshot.task_id)
+    await task.rerun(second.snapshot.task_id)
     again = await task.poll()
     assert again.snapshot.task_id == second.snapshot.task_id
     assert again.snapshot.retry_count == 1
@@ -54,8 +51,7 @@ async def test_retries_of_a_rerun_belong_to_the_rerun(application: Application) 
     task = await start(application.scene)
     second = await retried_once(task, application)
     await application.run(second)
-    await application.scene.workflows.terminate(task.workflow_id, "by hand")
-    await application.scene.workflows.rerun(task.workflow_id, second.snapshot.task_id)
+    await task.rerun(second.snapshot.task_id)
     again = await task.poll()
     key = await application.run(again)
     await application.scene.fail(again)
@@ -71,8 +67,7 @@ async def test_every_rerun_from_a_retried_attempt_is_an_execution_of_its_own(
     second = await retried_once(task, application)
     keys = [await application.run(second)]
     for _ in range(2):
-        await application.scene.workflows.terminate(task.workflow_id, "by hand")
-        await application.scene.workflows.rerun(task.workflow_id, second.snapshot.task_id)
+        await task.rerun(second.snapshot.task_id)
         keys.append(await application.run(await task.poll()))
     assert len(set(keys)) == 3
 
@@ -83,10 +78,7 @@ async def test_a_rerun_from_a_retried_attempt_with_another_input_is_another_exec
     task = await start(application.scene)
     second = await retried_once(task, application)
     key = await application.run(second)
-    await application.scene.workflows.terminate(task.workflow_id, "by hand")
-    await application.scene.workflows.rerun(
-        task.workflow_id, second.snapshot.task_id, {"ref": "commit-b"}
-    )
+    await task.rerun(second.snapshot.task_id, {"ref": "commit-b"})
     again = await task.poll()
     assert again.input_data["ref"] == "commit-b"
     assert chain_of(await application.run(again)) != chain_of(key)
@@ -100,11 +92,9 @@ async def test_a_rerun_of_an_attempt_that_never_ran_is_the_same_execution(
     first = await task.poll()
     key = await application.run(first)
     await application.scene.fail(first)
-    workflow = await application.scene.snapshot_of(task.workflow_id)
-    waiting = max(workflow.tasks, key=lambda row: row.seq)
+    waiting = await task.waiting()
     assert waiting.retried_task_id == first.snapshot.task_id
-    await application.scene.workflows.terminate(task.workflow_id, "by hand")
-    await application.scene.workflows.rerun(task.workflow_id, waiting.task_id)
+    await task.rerun(waiting.task_id)
     assert await application.run(await task.poll()) == key
 
 
@@ -113,8 +103,7 @@ async def test_a_rerun_of_the_task_before_is_another_execution(application: Appl
     before = await task.poll()
     await application.scene.finish(before)
     key = await application.run(await task.poll())
-    await application.scene.workflows.terminate(task.workflow_id, "by hand")
-    await application.scene.workflows.rerun(task.workflow_id, before.snapshot.task_id)
+    await task.rerun(before.snapshot.task_id)
     again = await task.poll()
     assert again.snapshot.reference_name == "only"
     await application.scene.finish(again)
@@ -139,8 +128,7 @@ async def test_a_holder_from_before_a_rerun_is_stale_before_it_can_take_the_new_
     task = await start(application.scene)
     second = await retried_once(task, application)
     await application.run(second)
-    await application.scene.workflows.terminate(task.workflow_id, "by hand")
-    await application.scene.workflows.rerun(task.workflow_id, second.snapshot.task_id)
+    await task.rerun(second.snapshot.task_id)
     await task.poll("another worker")
     workflow = await application.scene.snapshot_of(task.workflow_id)
     assert isinstance(compare_wide(second.snapshot, workflow), Stale)
@@ -152,10 +140,7 @@ async def test_a_retry_on_another_input_is_the_same_chain_with_another_key(
     """The rerun carries an input of its own; its retry resolves the definition's again."""
     task = await start(application.scene)
     first = await task.poll()
-    await application.scene.workflows.terminate(task.workflow_id, "by hand")
-    await application.scene.workflows.rerun(
-        task.workflow_id, first.snapshot.task_id, {"ref": "commit-b"}
-    )
+    await task.rerun(first.snapshot.task_id, {"ref": "commit-b"})
     again = await task.poll()
     key = await application.run(again)
     await application.scene.fail(again)
@@ -174,11 +159,8 @@ async def test_a_retry_with_other_params_is_the_same_chain_with_another_key(
     first = await task.poll()
     key = await application.run(first)
     await application.scene.fail(first)
-    workflow = await application.scene.snapshot_of(task.workflow_id)
-    waiting = max(workflow.tasks, key=lambda row: row.seq)
-    await application.scene.workflows.terminate(task.workflow_id, "by hand")
-    given = {**first.input_data, "params": {"knob": 7}}
-    await application.scene.workflows.rerun(task.workflow_id, waiting.task_id, given)
+    waiting = await task.waiting()
+    await task.rerun(waiting.task_id, {**first.input_data, "params": {"knob": 7}})
     again = await task.poll()
     assert again.input_data["params"] == {"knob": 7}
     other = await application.run(again)
@@ -193,8 +175,7 @@ async def test_a_mark_that_lands_after_a_rerun_changes_no_key(application: Appli
     await application.run(first)
     await application.scene.fail(first)
     slow = await task.poll()
-    await application.scene.workflows.terminate(task.workflow_id, "by hand")
-    await application.scene.workflows.rerun(task.workflow_id, slow.snapshot.task_id)
+    await task.rerun(slow.snapshot.task_id)
     again = await task.poll()
     key = await application.run(again)
 

@@ -3,7 +3,8 @@
 from tests.contract.execution_key_scene import INPUT, REF, Application, OneTask
 
 from perago.domain.attempt import AttemptStatus, Stale, WorkflowStatus, compare_wide
-from perago.testing.contract.conductor_under_test import simple, system
+from perago.testing.contract.conductor_under_test import runs_child, simple, system
+from perago.testing.contract.workflow_shapes import LOOP_TWICE
 
 
 def forked(left: str, right: str) -> list[dict[str, object]]:
@@ -25,7 +26,7 @@ async def test_each_iteration_of_a_loop_is_another_execution(application: Applic
     loop = system(
         "DO_WHILE",
         "loop",
-        loopCondition="if ($.loop['iteration'] < 2) { true; } else { false; }",
+        loopCondition=LOOP_TWICE,
         loopOver=[simple(task_type, "body", REF)],
     )
     task = OneTask(scene, await scene.start(loop, workflow_input=INPUT), task_type)
@@ -60,13 +61,7 @@ async def test_a_retry_of_a_sub_workflow_is_another_execution(application: Appli
     scene = application.scene
     task_type = await scene.define_task()
     child = await scene.define_workflow(simple(task_type, "inner", REF))
-    part = system(
-        "SUB_WORKFLOW",
-        "part",
-        subWorkflowParam={"name": child, "version": 1},
-        inputParameters=REF,
-    )
-    workflow_id = await scene.start(part, workflow_input=INPUT)
+    workflow_id = await scene.start(runs_child(child, "part", REF), workflow_input=INPUT)
     first = await scene.poll_one(task_type, workflow_id)
     key = await application.run(first)
     await scene.finish(first, AttemptStatus.FAILED_WITH_TERMINAL_ERROR, reason="broken")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from pydantic import BaseModel
-from tests.contract.memory_worlds import open_memory_lakefs
+from tests.contract.adapters import open_memory_lakefs
 from tests.spark_scene import SparkStage, play_refused_and_passed
 
 from perago.adapters.memory.conductor_server import MemoryConductor

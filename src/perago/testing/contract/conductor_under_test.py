@@ -17,6 +17,7 @@ from perago.adapters.memory.installations import conductor_installation
 from perago.adapters.memory.system import VirtualClock, WorkerHandle
 from perago.domain.attempt import AttemptRecord, AttemptStatus, WorkflowSnapshot, WorkflowStatus
 from perago.ports.conductor import (
+    HandBack,
     PollRequest,
     TaskDefinitions,
     TaskQueue,
@@ -29,22 +30,14 @@ from perago.testing.fault_injector import losing_answers
 
 
 class ConductorUnderTest(Protocol):
-    """One installation, shared by many tests: a test uses names of its own (`unique`)."""
+    """One installation, shared by many tests: a test uses names of its own (`unique`).
 
-    @property
-    def queue(self) -> TaskQueue:
-        """The queue as a worker reaches it."""
-        ...
+    The ports are those of one worker, and of an operator.
+    """
 
-    @property
-    def definitions(self) -> TaskDefinitions:
-        """The task definitions."""
-        ...
-
-    @property
-    def workflows(self) -> Workflows:
-        """The workflows as an operator reaches them."""
-        ...
+    queue: TaskQueue
+    definitions: TaskDefinitions
+    workflows: Workflows
 
     def unique(self, stem: str) -> str:
         """A name that starts with `stem` (letters, digits, `_`) and was never used before.
@@ -84,20 +77,10 @@ class MemoryConductorUnderTest(ConductorUnderTest):
     def __init__(self) -> None:
         self._clock = VirtualClock()
         self._conductor = MemoryConductor(self._clock)
-        self._ports = conductor_installation(self._conductor, WorkerHandle())
+        ports = conductor_installation(self._conductor, WorkerHandle())
+        self.queue, self.definitions = ports.queue, ports.definitions
+        self.workflows = ports.workflows
         self._numbers = count(1)
-
-    @property
-    def queue(self) -> TaskQueue:
-        return self._ports.queue
-
-    @property
-    def definitions(self) -> TaskDefinitions:
-        return self._ports.definitions
-
-    @property
-    def workflows(self) -> Workflows:
-        return self._ports.workflows
 
     def unique(self, stem: str) -> str:
         return f"{stem}_{next(self._numbers)}"  # every test has its own server
@@ -144,6 +127,26 @@ def system(kind: str, reference: str, **fields: object) -> dict[str, object]:
     return {"name": reference, "taskReferenceName": reference, "type": kind, **fields}
 
 
+def runs_child(child: str, reference: str, inputs: Mapping[str, object]) -> dict[str, object]:
+    """A task that is a workflow of its own."""
+    runs = {"name": child, "version": 1}
+    return system("SUB_WORKFLOW", reference, subWorkflowParam=runs, inputParameters=dict(inputs))
+
+
+def workflow_of(name: str, *tasks: Mapping[str, object], **fields: object) -> dict[str, object]:
+    """A workflow definition of these tasks; no time-out ends the workflow."""
+    return {
+        "name": name,
+        "version": 1,
+        "schemaVersion": 2,
+        "ownerEmail": OWNER,
+        "timeoutSeconds": 0,
+        "timeoutPolicy": "ALERT_ONLY",
+        "tasks": list(tasks),
+        **fields,
+    }
+
+
 @final
 class ConductorScene:
     """The ports of an installation, and what most laws do with them."""
@@ -167,17 +170,7 @@ class ConductorScene:
     async def define_workflow(self, *tasks: Mapping[str, object], **fields: object) -> str:
         """Register a workflow of its own."""
         name = self.unique("workflow")
-        definition = {
-            "name": name,
-            "version": 1,
-            "schemaVersion": 2,
-            "ownerEmail": OWNER,
-            "timeoutSeconds": 0,
-            "timeoutPolicy": "ALERT_ONLY",
-            "tasks": list(tasks),
-            **fields,
-        }
-        await self.workflows.put_definition(definition)
+        await self.workflows.put_definition(workflow_of(name, *tasks, **fields))
         return name
 
     async def start(
@@ -229,6 +222,12 @@ class ConductorScene:
     async def fail(self, attempt: AttemptRecord, reason: str = "broken") -> None:
         """Send FAILED."""
         await self.finish(attempt, AttemptStatus.FAILED, reason=reason)
+
+    async def hand_back(self, taken: AttemptRecord, *, after_seconds: int = 0) -> None:
+        """Hand a row back with something to remember."""
+        output, reason = {"came back": 1}, "worker draining"
+        given = HandBack(taken.snapshot, "worker", reason, output, after_seconds=after_seconds)
+        await self.queue.hand_back(given, timeout_seconds=TIMEOUT_SECONDS)
 
     async def row_of(self, attempt: AttemptRecord) -> AttemptRecord:
         """Read an attempt's row; it must be there."""

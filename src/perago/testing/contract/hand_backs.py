@@ -17,14 +17,6 @@ from perago.testing.contract.conductor_under_test import (
 from perago.testing.contract.conductor_under_test import scene as scene
 
 
-async def hand_back(scene: ConductorScene, taken: AttemptRecord, *, after_seconds: int = 0) -> None:
-    """Hand a row back with something to remember."""
-    given = HandBack(
-        taken.snapshot, "worker", "worker draining", {"came back": 1}, after_seconds=after_seconds
-    )
-    await scene.queue.hand_back(given, timeout_seconds=TIMEOUT_SECONDS)
-
-
 async def test_Q20_redelivery_reuses_the_row(scene: ConductorScene) -> None:
     workflow_id, task_type, taken = await scene.take_one_task()
     await scene.workflows.release_without_result(taken)
@@ -39,7 +31,7 @@ async def test_Q20_redelivery_reuses_the_row(scene: ConductorScene) -> None:
 
 async def test_Q29_hand_back_spends_no_retry(scene: ConductorScene) -> None:
     workflow_id, task_type, taken = await scene.take_one_task(retryCount=0)
-    await hand_back(scene, taken)
+    await scene.hand_back(taken)
     row = (await scene.row_of(taken)).snapshot
     assert (row.status, row.poll_count) == (AttemptStatus.SCHEDULED, 1)
     again = await scene.poll_one(task_type, workflow_id, "another")
@@ -54,7 +46,7 @@ async def test_Q29_hand_back_spends_no_retry(scene: ConductorScene) -> None:
 
 async def test_Q30_hand_back_waits(scene: ConductorScene) -> None:
     workflow_id, task_type, taken = await scene.take_one_task()
-    await hand_back(scene, taken, after_seconds=2)
+    await scene.hand_back(taken, after_seconds=2)
     assert await scene.poll_now(task_type) == ()
     await scene.let_pass(0.5)
     assert await scene.poll_now(task_type) == ()
@@ -65,7 +57,7 @@ async def test_Q30_hand_back_waits(scene: ConductorScene) -> None:
 
 async def test_Q31_end_replaces_what_was_handed_back(scene: ConductorScene) -> None:
     workflow_id, task_type = await scene.start_one_task(retryCount=1)
-    await hand_back(scene, await scene.poll_one(task_type, workflow_id))
+    await scene.hand_back(await scene.poll_one(task_type, workflow_id))
     again = await scene.poll_one(task_type, workflow_id)
     await scene.fail(again, "broken")
     failed = await scene.row_of(again)
@@ -73,7 +65,7 @@ async def test_Q31_end_replaces_what_was_handed_back(scene: ConductorScene) -> N
     retry = await scene.poll_one(task_type, workflow_id)
     assert retry.snapshot.retry_count == 1
     assert retry.output_data == {}
-    await hand_back(scene, retry)
+    await scene.hand_back(retry)
     last = await scene.poll_one(task_type, workflow_id)
     await scene.finish(last, output={"rows": 3})
     row = await scene.row_of(last)
@@ -90,7 +82,7 @@ async def test_Q32_hand_back_of_an_ended_attempt_is_ignored(scene: ConductorScen
     assert await scene.row_of(taken) == taken
     await scene.finish(taken, output={"rows": 3})
     before = await scene.row_of(taken)
-    await hand_back(scene, taken)
+    await scene.hand_back(taken)
     assert await scene.row_of(taken) == before
     assert await scene.poll_now(task_type) == ()
 
@@ -127,7 +119,7 @@ async def test_Q33_rows_in_progress_are_found(scene: ConductorScene) -> None:
         await scene.poll_one(task_type, each, f"worker-{number}") for number, each in enumerate(ids)
     ]
     await scene.finish(ended)
-    await hand_back(scene, back)
+    await scene.hand_back(back)
     expected, found = await scene.row_of(held), list[AttemptRecord]()
     assert expected.snapshot.worker_id == "worker-0"
     for _ in range(LOOKS_MAX):  # a server's index may be a moment late

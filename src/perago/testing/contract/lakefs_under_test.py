@@ -7,21 +7,22 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
 from itertools import count
+from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import Protocol, Self, final
 
 import pytest
 
-from perago.adapters.memory.installations import RepositoryBuilder, lakefs_installation
+from perago.adapters.memory.installations import RepositoryBuilder
 from perago.adapters.memory.lakefs import MemoryLakeFS
-from perago.adapters.memory.system import WorkerHandle
 from perago.domain.commit_metadata import EXPECTED_HEAD
 from perago.domain.fence import FENCE_FILE
 from perago.domain.lakefs import NO_METADATA, BranchName, CommitId, CommitRecord, RepositoryId
 from perago.domain.outcome import MergeAnswer, Merged
 from perago.domain.paths import FENCE_PATH
 from perago.ports.installations import LakeFSInstallation
-from perago.ports.lakefs import Branches, Commits, MergeRequest, Repositories, Tags
-from perago.ports.objects import DEFAULT_CONTENT_TYPE, Objects
+from perago.ports.lakefs import Branches, CommitRequest, Commits, MergeRequest, Repositories, Tags
+from perago.ports.objects import DEFAULT_CONTENT_TYPE, Objects, ObjectUpload
 from perago.testing.fault_injector import losing_answers
 
 MAIN = BranchName("main")
@@ -30,35 +31,17 @@ WALK_PAGE = 50
 
 
 class LakeFSUnderTest(Protocol):
-    """One lakeFS with its actions switched on.
+    """One lakeFS with its actions switched on: the five ports of one worker, and set-up verbs.
 
-    Set-up verbs act at once: when one returns, every later call of a port sees its effect.
+    Set-up acts at once: when a verb returns, every later call of a port sees its effect. `write`
+    and `commit_files` work by the ports, so that only what no port offers is left to an adapter.
     """
 
-    @property
-    def branches(self) -> Branches:
-        """The branches port of one worker."""
-        ...
-
-    @property
-    def commits(self) -> Commits:
-        """The commits port of the same worker."""
-        ...
-
-    @property
-    def tags(self) -> Tags:
-        """The tags port of the same worker."""
-        ...
-
-    @property
-    def objects(self) -> Objects:
-        """The objects port of the same worker."""
-        ...
-
-    @property
-    def repositories(self) -> Repositories:
-        """The repositories port of the same worker."""
-        ...
+    branches: Branches
+    commits: Commits
+    tags: Tags
+    objects: Objects
+    repositories: Repositories
 
     async def create_repository(self, *, read_only: bool = False) -> RepositoryId:
         """A new repository of a unique name; its default branch is `main`."""
@@ -75,7 +58,11 @@ class LakeFSUnderTest(Protocol):
         metadata: Mapping[str, str] = NO_METADATA,
     ) -> None:
         """Write one object and leave it uncommitted."""
-        ...
+        with NamedTemporaryFile() as source:
+            source.write(content)
+            source.flush()
+            upload = ObjectUpload(path, Path(source.name), content_type, metadata)
+            await self.objects.upload(repository, branch, upload)
 
     async def commit_files(
         self,
@@ -86,7 +73,13 @@ class LakeFSUnderTest(Protocol):
         metadata: Mapping[str, str] = NO_METADATA,
     ) -> CommitId:
         """Write files (None deletes one) and commit exactly them on the branch."""
-        ...
+        for path, content in files.items():
+            if content is not None:
+                await self.write(repository, branch, path, content)
+        if gone := [path for path, content in files.items() if content is None]:
+            await self.objects.delete_many(repository, branch, gone)
+        request = CommitRequest(repository, branch, "set up", metadata, allow_empty=not files)
+        return await self.commits.commit(request)
 
     async def commit_unchecked(
         self, repository: RepositoryId, branch: BranchName, files: Mapping[str, bytes]
@@ -121,30 +114,11 @@ class MemoryLakeFSUnderTest(LakeFSUnderTest):
     """Ports over one memory, and set-up in the same memory."""
 
     def __init__(self, lakefs: MemoryLakeFS, ports: LakeFSInstallation) -> None:
-        self._lakefs = lakefs
-        self._ports = ports
+        self._lakefs, self._ports = lakefs, ports
+        self.branches, self.commits, self.tags = ports.branches, ports.commits, ports.tags
+        self.objects, self.repositories = ports.objects, ports.repositories
         self._builders: dict[RepositoryId, RepositoryBuilder] = {}
         self._numbers = count(1)
-
-    @property
-    def branches(self) -> Branches:
-        return self._ports.branches
-
-    @property
-    def commits(self) -> Commits:
-        return self._ports.commits
-
-    @property
-    def tags(self) -> Tags:
-        return self._ports.tags
-
-    @property
-    def objects(self) -> Objects:
-        return self._ports.objects
-
-    @property
-    def repositories(self) -> Repositories:
-        return self._ports.repositories
 
     async def create_repository(self, *, read_only: bool = False) -> RepositoryId:
         builder = RepositoryBuilder(self._lakefs, self.unique_name("repository"))
@@ -152,30 +126,6 @@ class MemoryLakeFSUnderTest(LakeFSUnderTest):
             builder.make_read_only()
         self._builders[builder.id] = builder
         return builder.id
-
-    async def write(
-        self,
-        repository: RepositoryId,
-        branch: BranchName,
-        path: str,
-        content: bytes,
-        *,
-        content_type: str = DEFAULT_CONTENT_TYPE,
-        metadata: Mapping[str, str] = NO_METADATA,
-    ) -> None:
-        self._builders[repository].write(
-            path, content, branch, content_type=content_type, metadata=metadata
-        )
-
-    async def commit_files(
-        self,
-        repository: RepositoryId,
-        branch: BranchName,
-        files: Mapping[str, bytes | None],
-        *,
-        metadata: Mapping[str, str] = NO_METADATA,
-    ) -> CommitId:
-        return self._builders[repository].commit(files, branch, metadata=metadata)
 
     async def commit_unchecked(
         self, repository: RepositoryId, branch: BranchName, files: Mapping[str, bytes]
@@ -193,12 +143,6 @@ class MemoryLakeFSUnderTest(LakeFSUnderTest):
 
     def unique_name(self, prefix: str) -> str:
         return f"{prefix}-{next(self._numbers)}"
-
-
-def memory_lakefs_under_test() -> MemoryLakeFSUnderTest:
-    """The in-memory adapters over an installation of their own."""
-    lakefs = MemoryLakeFS()
-    return MemoryLakeFSUnderTest(lakefs, lakefs_installation(lakefs, WorkerHandle()))
 
 
 STAGING = BranchName("staging")

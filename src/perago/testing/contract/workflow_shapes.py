@@ -3,11 +3,10 @@
 import pytest
 
 from perago.domain.attempt import AttemptStatus, WorkflowStatus
-from perago.ports.conductor import HandBack
 from perago.ports.errors import RequestRefusedError
 from perago.testing.contract.conductor_under_test import (
-    TIMEOUT_SECONDS,
     ConductorScene,
+    runs_child,
     simple,
     system,
 )
@@ -88,8 +87,7 @@ async def test_W25_handed_back_branch_keeps_the_fork(scene: ConductorScene) -> N
     one = await scene.poll_one(left, workflow_id)
     await scene.finish(await scene.poll_one(right, workflow_id))
     for _ in range(3):
-        given = HandBack(one.snapshot, "worker", "worker draining")
-        await scene.queue.hand_back(given, timeout_seconds=TIMEOUT_SECONDS)
+        await scene.hand_back(one)
         await scene.nudge(workflow_id)
         workflow = await scene.workflow_of(workflow_id)
         assert workflow.status is WorkflowStatus.RUNNING
@@ -162,12 +160,7 @@ async def test_W15_sub_workflow(scene: ConductorScene) -> None:
     task_type = await scene.define_task(retryCount=0)
     inner = simple(task_type, "inner", {"n": "${workflow.input.n}"})
     child = await scene.define_workflow(inner)
-    part = system(
-        "SUB_WORKFLOW",
-        "part",
-        subWorkflowParam={"name": child, "version": 1},
-        inputParameters={"n": "${workflow.input.n}"},
-    )
+    part = runs_child(child, "part", {"n": "${workflow.input.n}"})
     behind = simple(task_type, "behind", {"m": "${part.output.m}"})
     name = await scene.define_workflow(part, behind)
     workflow_id = await scene.workflows.start(name, {"n": 1})
@@ -300,11 +293,9 @@ async def test_W21_dynamic_fork(scene: ConductorScene) -> None:
         dynamicForkTasksParam="tasks",
         dynamicForkTasksInputParamName="inputs",
     )
-    name = await scene.define_workflow(
-        fork, system("JOIN", "join"), simple(one, "behind", {"joined": "${join.output}"})
-    )
+    behind = simple(one, "behind", {"joined": "${join.output}"})
     given = {"tasks": tasks, "inputs": {"a": {"x": 1}, "b": {"x": 2}}}
-    workflow_id = await scene.workflows.start(name, given)
+    workflow_id = await scene.start(fork, system("JOIN", "join"), behind, workflow_input=given)
     first = await scene.poll_one(one, workflow_id)
     assert first.snapshot.reference_name == "a"
     assert first.input_data["x"] == 1
@@ -313,8 +304,8 @@ async def test_W21_dynamic_fork(scene: ConductorScene) -> None:
     await scene.finish(second, output={"n": 2})
     assert await scene.poll_now(one) == ()
     await scene.finish(first, output={"n": 1})
-    behind = await scene.poll_one(one, workflow_id)
-    assert behind.input_data == {"joined": {"a": {"n": 1}, "b": {"n": 2}}}
+    last = await scene.poll_one(one, workflow_id)
+    assert last.input_data == {"joined": {"a": {"n": 1}, "b": {"n": 2}}}
 
 
 async def test_W22_rows_of_the_server(scene: ConductorScene) -> None:

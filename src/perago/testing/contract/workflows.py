@@ -6,7 +6,13 @@ import pytest
 
 from perago.domain.attempt import AttemptStatus, WorkflowStatus
 from perago.ports.errors import MissingError, OutcomeUnknownError, RequestRefusedError
-from perago.testing.contract.conductor_under_test import OWNER, ConductorScene, simple, system
+from perago.testing.contract.conductor_under_test import (
+    ConductorScene,
+    runs_child,
+    simple,
+    system,
+    workflow_of,
+)
 from perago.testing.contract.conductor_under_test import scene as scene
 from perago.testing.definitions import as_list, as_object
 
@@ -93,7 +99,7 @@ async def test_W2_start_of_unknown_definition(scene: ConductorScene) -> None:
 async def test_W3_input_expressions(scene: ConductorScene) -> None:
     task_type = await scene.define_task()
     templates = {name: template for name, (template, _) in EXPRESSIONS.items()}
-    name = await scene.define_workflow(
+    workflow_id = await scene.start(
         simple(task_type, "first", templates),
         simple(
             task_type,
@@ -108,8 +114,8 @@ async def test_W3_input_expressions(scene: ConductorScene) -> None:
                 "workflow": "${workflow.workflowId}",
             },
         ),
+        workflow_input=WORKFLOW_INPUT,
     )
-    workflow_id = await scene.workflows.start(name, WORKFLOW_INPUT)
     first = await scene.poll_one(task_type, workflow_id)
     assert first.input_data == {name: found for name, (_, found) in EXPRESSIONS.items()}
     await scene.finish(first, output={"table": [{"rows": 3}]})
@@ -231,9 +237,8 @@ async def test_W23_lost_answer_is_unknown(scene: ConductorScene) -> None:
                 await effect
             return (await scene.workflow_of(workflow_id)).status
 
-        definition = {"name": name, "version": 1, "schemaVersion": 2, "ownerEmail": OWNER}
-        tasks = [simple(task_type, "only")]
-        await unheard(workflows.put_definition({**definition, "timeoutSeconds": 0, "tasks": tasks}))
+        definition = workflow_of(name, simple(task_type, "only"))
+        await unheard(workflows.put_definition(definition))
         await unheard(workflows.start(name, {}))
         await unheard(workflows.decide(workflow_id))
         await unheard(workflows.requeue(task_type))
@@ -250,12 +255,6 @@ async def test_W23_lost_answer_is_unknown(scene: ConductorScene) -> None:
     # The start whose answer was lost has a row of its own, beside the one of the rerun.
     taken = [await scene.poll_one(task_type, workflow_id) for _ in range(2)]
     assert len({attempt.snapshot.workflow_id for attempt in taken} - {workflow_id}) == 1
-
-
-def runs_child(child: str, reference: str, inputs: dict[str, object]) -> dict[str, object]:
-    """A task that is a workflow of its own."""
-    runs = {"name": child, "version": 1}
-    return system("SUB_WORKFLOW", reference, subWorkflowParam=runs, inputParameters=inputs)
 
 
 async def test_W26_branch_of_a_sub_workflow_outlives_its_retries(scene: ConductorScene) -> None:
@@ -293,13 +292,13 @@ async def test_W27_dynamic_fork_over_items(scene: ConductorScene, *, is_child: b
     runs = {"forkTaskWorkflow": child, "forkTaskWorkflowVersion": "1"}
     given: dict[str, object] = {"forkTaskInputs": "${workflow.input.items}"}
     given |= {"forkTaskName": task_type} | (runs if is_child else {})
-    name = await scene.define_workflow(
+    items = [{"n": 10}, {"n": 11}, {"n": 12}]
+    workflow_id = await scene.start(
         system("FORK_JOIN_DYNAMIC", "fork", inputParameters=given),
         system("JOIN", "join"),
         simple(task_type, "behind", {"joined": "${join.output}"}),
+        workflow_input={"items": items},
     )
-    items = [{"n": 10}, {"n": 11}, {"n": 12}]
-    workflow_id = await scene.workflows.start(name, {"items": items})
     found: list[dict[str, object]] = []
     for _ in items:
         taken = await scene.poll_one(task_type, workflow_id)
@@ -319,9 +318,8 @@ async def test_W28_definition_is_read(scene: ConductorScene) -> None:
     task_type = await scene.define_task()
     name = await scene.define_workflow(simple(task_type, "one"))
     # A second version, because only then does the read show that it takes the newest.
-    await scene.workflows.put_definition(
-        {**_definition_of(task_type, "two"), "name": name, "version": 2}
-    )
+    two = simple(task_type, "two", {"given": "${workflow.input.x}"})
+    await scene.workflows.put_definition(workflow_of(name, two, version=2))
     found = await scene.workflows.read_definition(name)
     assert found is not None
     assert (found["name"], found["version"]) == (name, 2)
@@ -335,8 +333,8 @@ async def test_W28_definition_is_read(scene: ConductorScene) -> None:
 async def test_W30_definitions_are_listed(scene: ConductorScene) -> None:
     task_type, workflows = await scene.define_task(), scene.workflows
     names = [await scene.define_workflow(simple(task_type, "one")) for _ in range(2)]
-    again = {**_definition_of(task_type, "two"), "name": names[0], "version": 2}
-    await workflows.put_definition(again)
+    two = simple(task_type, "two", {"given": "${workflow.input.x}"})
+    await workflows.put_definition(workflow_of(names[0], two, version=2))
     found = [each for each in await workflows.list_definitions() if each["name"] in names]
     assert {(each["name"], each["version"]) for each in found} == {(names[0], 2), (names[1], 1)}
     tasks = {str(each["name"]): as_list(each["tasks"]) for each in found}
@@ -344,11 +342,6 @@ async def test_W30_definitions_are_listed(scene: ConductorScene) -> None:
         definition = await workflows.read_definition(name)
         assert definition is not None
         assert tasks[name] == definition["tasks"]
-
-
-def _definition_of(task_type: str, reference: str) -> dict[str, object]:
-    tasks = [simple(task_type, reference, {"given": "${workflow.input.x}"})]
-    return {"schemaVersion": 2, "ownerEmail": OWNER, "tasks": tasks}
 
 
 @pytest.mark.parametrize("approved", [True, False])
