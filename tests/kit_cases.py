@@ -17,6 +17,7 @@ from perago import (
     WorkspaceSpec,
     task,
 )
+from perago.app.authoring.task_declaration import task_of
 from perago.app.page.model import (
     AttemptView,
     BranchView,
@@ -213,8 +214,7 @@ def counting_task(name: str = "clean") -> tuple[TaskDefinition, list[int]]:
         (workspace / "out.txt").write_text(f"run {runs[-1]}")
         return Runs(run=runs[-1])
 
-    definition: TaskDefinition = vars(clean)["__perago_task__"]
-    return definition, runs
+    return task_of(clean), runs
 
 
 async def outcome_of(env: PeragoEnvironment, faults: Sequence[Fault]) -> Outcome:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from pydantic import BaseModel
+from tests.executor_killer import executor_killer
 
 from perago.ports.workspace import SparkWorkspace
 
@@ -96,22 +97,12 @@ def _task_killer(mark: Path) -> Callable[[Iterator[FromSpark]], Iterator[FromSpa
 
 def _executor_killer(mark: Path) -> Callable[[Iterator[FromSpark]], Iterator[FromSpark]]:
     """Kill the JVM above a Python worker once, after a row was written."""
-
-    def executor() -> int:
-        above = os.getpid()
-        for _ in range(4):
-            status = Path(f"/proc/{above}/status").read_text()
-            above = int(status.partition("PPid:")[2].split()[0])
-            if b"CoarseGrainedExecutorBackend" in Path(f"/proc/{above}/cmdline").read_bytes():
-                return above
-        raise RuntimeError("no executor above this worker")
+    die_once = executor_killer(mark.parent)
 
     def kill_once(rows: Iterator[FromSpark]) -> Iterator[FromSpark]:
         for row in rows:
             yield row
-            if not mark.exists():
-                mark.touch()
-                os.kill(executor(), signal.SIGKILL)
+            die_once(mark.name)
 
     return kill_once
 

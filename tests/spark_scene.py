@@ -10,7 +10,6 @@ from pathlib import Path
 
 from pydantic import BaseModel
 from tests.attempt_worlds import AttemptWorker, Surroundings, attempt_worker
-from tests.contract.lakefs_under_test import MAIN, LakeFSUnderTest
 
 from perago.adapters.memory.lakefs_ports import MemoryTransport
 from perago.adapters.system.host import AsyncioConcurrency, SystemClock, SystemIdentities
@@ -27,6 +26,8 @@ from perago.domain.lakefs import CommitId, RepositoryId
 from perago.domain.policy import PolicySetting
 from perago.ports.installations import ConductorInstallation, LakeFSInstallation
 from perago.ports.workspace import SparkGateway, SparkWorkspace
+from perago.testing.contract.conductor_under_test import simple, workflow_of
+from perago.testing.contract.lakefs_under_test import MAIN, LakeFSUnderTest
 from perago_servers import LakefsServer
 
 
@@ -111,13 +112,10 @@ async def _start(scene: SparkScene, params: Mapping[str, object]) -> str:
         definition = dict(build_taskdef(each)) | {"retryCount": 3, "retryDelaySeconds": 0}
         await scene.conductor.definitions.put(definition)
         given = {"workspace": workspace, "params": dict(params)}
-        row: dict[str, object] = {"name": each.name, "taskReferenceName": each.name}
-        rows.append({**row, "type": "SIMPLE", "inputParameters": given})
+        rows.append(simple(each.name, each.name, given))
         workspace = f"${{{each.name}.output.workspace}}"
     name = f"flow_{scene.tasks[0].name}"
-    definition = {"name": name, "version": 1, "schemaVersion": 2, "tasks": rows}
-    definition["ownerEmail"] = "data@example.com"
-    await scene.conductor.workflows.put_definition(definition)
+    await scene.conductor.workflows.put_definition(workflow_of(name, *rows))
     place = {"repository": scene.repository, "branch": MAIN, "refType": "commit"}
     return await scene.conductor.workflows.start(name, {"workspace": {**place, "ref": scene.start}})
 

@@ -28,11 +28,12 @@ from perago.adapters.memory.system import VirtualClock, WorkerHandle
 from perago.adapters.system.host import AsyncioConcurrency, SystemClock, SystemIdentities
 from perago.adapters.workspace.pipeline import LocalCache, LocalWorkspacePipeline
 from perago.app.attempt.context import AttemptSettings
-from perago.app.authoring.task_declaration import task
+from perago.app.authoring.task_declaration import task, task_of
 from perago.app.authoring.workspace_spec import WorkspaceSpec
 from perago.domain.lakefs import RepositoryId
 from perago.domain.policy import PolicySetting
 from perago.ports.installations import ConductorInstallation
+from perago.testing.contract.conductor_under_test import simple, workflow_of
 
 TASK = "song"
 
@@ -66,7 +67,7 @@ async def main() -> None:
     transport = lakefs.transport(concurrency)
     around = Surroundings(SystemClock(), SystemIdentities(), concurrency, told.directory)
     settings = AttemptSettings("bench", publication=PolicySetting.SETTLED)
-    worker = attempt_worker(lakefs, conductor, around, [vars(song)["__perago_task__"]], settings)
+    worker = attempt_worker(lakefs, conductor, around, [task_of(song)], settings)
     cache = LocalCache(told.directory / "cache", told.endpoint, keeps_aside=True)
     pipeline = LocalWorkspacePipeline(lakefs.objects, lakefs.commits, concurrency, transport, cache)
     # Tests move bytes by the port's own calls; a worker moves them as its pipeline does.
@@ -84,10 +85,8 @@ async def main() -> None:
 async def _queue(
     conductor: ConductorInstallation, told: Assignment, inputs: dict[str, str]
 ) -> None:
-    row: dict[str, object] = {"name": TASK, "taskReferenceName": TASK, "type": "SIMPLE"}
-    row["inputParameters"] = {"workspace": "${workflow.input.workspace}", "params": {}}
-    definition = {"name": "songs", "version": 1, "schemaVersion": 2, "tasks": [row]}
-    await conductor.workflows.put_definition(definition)
+    row = simple(TASK, TASK, {"workspace": "${workflow.input.workspace}", "params": {}})
+    await conductor.workflows.put_definition(workflow_of("songs", row))
     for repository, commit in inputs.items():
         place = {"repository": repository, "branch": told.branch, "refType": "commit"}
         await conductor.workflows.start("songs", {"workspace": place | {"ref": commit}})

@@ -5,9 +5,9 @@ from collections.abc import AsyncIterator
 import pytest
 from tests.contract.adapters import CONDUCTOR, LAKEFS, Factory, parameters
 from tests.contract.execution_key_scene import Application
-from tests.contract.lakefs_under_test import LakeFSUnderTest
 
 from perago.testing.contract.conductor_under_test import ConductorScene, ConductorUnderTest
+from perago.testing.contract.lakefs_under_test import LakeFSUnderTest
 
 
 @pytest.fixture(params=parameters(LAKEFS))

@@ -7,7 +7,6 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from tests.contract.lakefs_under_test import LakeFSUnderTest
 from tests.contract.real_lakefs import connected
 
 from perago.adapters.lakefs.configuration import RetryTerms
@@ -20,6 +19,7 @@ from perago.app.container import open_lakefs
 from perago.app.pipeline_parts import lakefs_configuration, open_part_work
 from perago.ports.installations import LakeFSInstallation
 from perago.testing.contract.cutting_proxy import cutting_proxy
+from perago.testing.contract.lakefs_under_test import LakeFSUnderTest
 from perago.testing.contract.workspace_pipeline import UnheardPipeline
 
 

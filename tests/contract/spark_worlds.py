@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 from tests.contract.adapters import Adapter
-from tests.contract.lakefs_under_test import MAIN
 
 from perago.adapters.spark.session import SparkConfiguration
 from perago.adapters.spark.workspace import SparkCall, open_workspace
 from perago.domain.lakefs import BranchName, CommitId, RepositoryId
 from perago.ports.workspace import SparkRoots, SparkWorkspace
+from perago.testing.contract.lakefs_under_test import MAIN
 
 ORDERS = b'{"order":1,"amount":10}\n{"order":2,"amount":20}\n{"order":3,"amount":30}\n'
 INPUT = {"lake/orders/a.json": ORDERS, "lake/notes/a.txt": b"hello\n"}

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 from tests.contract.adapters import Factory, parameters
-from tests.contract.lakefs_under_test import MAIN
 from tests.contract.pipelines import TRANSPORTS, TransportWorld
 
 from perago.adapters.workspace.changes import SymlinkError
@@ -16,6 +15,7 @@ from perago.domain.sync_plan import FileFacts
 from perago.ports.errors import BranchMissingError, OutcomeUnknownError
 from perago.ports.objects import ObjectTransport
 from perago.ports.workspace import DirectoryUploads, StagingArea
+from perago.testing.contract.lakefs_under_test import MAIN
 
 FOLDER = "kept"
 NOTHING: Mapping[str, FileFacts] = {}

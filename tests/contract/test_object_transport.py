@@ -8,7 +8,6 @@ from threading import Lock
 
 import pytest
 from tests.contract.adapters import Factory, parameters
-from tests.contract.lakefs_under_test import MAIN
 from tests.contract.pipelines import TRANSPORTS, TransportWorld
 
 from perago.domain.lakefs import NO_METADATA, BranchName, RepositoryId
@@ -26,6 +25,7 @@ from perago.ports.objects import (
     ObjectTransport,
     ObjectUpload,
 )
+from perago.testing.contract.lakefs_under_test import MAIN
 
 ODD = ("a b+c%41?d#e&f=g.txt", "ünï/cødé", "x~'()!*;:@,$", "%2F", "semi;colon/.hidden")
 LARGE = bytes(range(256)) * 4096 * 41  # 41 MiB: in one piece, in ranges, by any route

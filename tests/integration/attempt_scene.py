@@ -10,13 +10,12 @@ from typing import cast
 
 from pydantic import BaseModel
 from tests.attempt_worlds import AttemptWorker, Surroundings, attempt_worker
-from tests.contract.lakefs_under_test import MAIN
 from tests.contract.real_lakefs import RealLakeFS
 
 from perago.adapters.system.host import AsyncioConcurrency, SystemClock, SystemIdentities
 from perago.app.attempt.context import AttemptSettings
 from perago.app.attempt.run_attempt import AttemptReport
-from perago.app.authoring.task_declaration import task
+from perago.app.authoring.task_declaration import task, task_of
 from perago.app.authoring.task_definition import TaskDefinition
 from perago.app.authoring.workspace_spec import WorkspaceSpec
 from perago.domain.attempt import AttemptStatus
@@ -26,6 +25,8 @@ from perago.domain.paths import FENCE_PATH
 from perago.domain.policy import PolicySetting
 from perago.ports.conductor import PollRequest, TerminalUpdate
 from perago.ports.installations import ConductorInstallation, LakeFSInstallation
+from perago.testing.contract.conductor_under_test import simple, workflow_of
+from perago.testing.contract.lakefs_under_test import MAIN
 from perago.testing.fault_injector import FaultInjector, ProcessDied, faulty_installation
 from perago.testing.faults import Fault
 
@@ -79,7 +80,7 @@ class AttemptScene:
             self.body(workspace, self.runs)
             return Result(run=self.runs)
 
-        self.task: TaskDefinition = vars(edit)["__perago_task__"]
+        self.task: TaskDefinition = task_of(edit)
         self.workflow = ""
 
     async def create(self, files: Mapping[str, bytes | None] = FILES) -> None:
@@ -93,10 +94,8 @@ class AttemptScene:
         definition: dict[str, object] = {"name": name, "ownerEmail": OWNER, "retryCount": 10}
         definition |= {"retryDelaySeconds": 0, "timeoutSeconds": 0, "responseTimeoutSeconds": 600}
         await self.conductor.definitions.put(definition)
-        row: dict[str, object] = {"name": name, "taskReferenceName": name, "type": "SIMPLE"}
-        row["inputParameters"] = {"workspace": "${workflow.input.workspace}", "params": {}}
-        flow = {"name": name, "version": 1, "schemaVersion": 2, "ownerEmail": OWNER}
-        await self.conductor.workflows.put_definition({**flow, "tasks": [row]})
+        row = simple(name, name, {"workspace": "${workflow.input.workspace}", "params": {}})
+        await self.conductor.workflows.put_definition(workflow_of(name, row))
         place = self.workspace() if workspace is GIVEN else workspace
         self.workflow = await self.conductor.workflows.start(name, {"workspace": place})
 

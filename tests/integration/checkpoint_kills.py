@@ -11,13 +11,13 @@ import signal
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.contract.lakefs_under_test import MAIN
 from tests.integration.worker_scene import RunningWorker, TaskModule, WorkerScene
 
 from perago.domain.checkpoints import CHECKPOINT_BRANCH_PREFIX, CHECKPOINT_FOLDER
 from perago.domain.fence import FENCE_FILE
 from perago.domain.lakefs import BranchName, CommitId
 from perago.domain.paths import FENCE_PATH
+from perago.testing.contract.lakefs_under_test import MAIN
 
 STEP_SECONDS = 0.5
 BASE_BYTES, PART_BYTES = 1_000_000, 10_000

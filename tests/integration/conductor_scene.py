@@ -6,8 +6,7 @@ from tests.contract.real_conductor import RealConductor
 
 from perago.domain.attempt import AttemptRecord, AttemptSnapshot, AttemptStatus
 from perago.ports.conductor import PollRequest, TerminalUpdate
-
-OWNER = "perago@example.org"
+from perago.testing.contract.conductor_under_test import OWNER, simple, workflow_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +49,5 @@ async def one_task(conductor: RealConductor, *, response_timeout_seconds: int = 
             "timeoutSeconds": 0,
         }
     )
-    task = {"name": name, "taskReferenceName": "only", "type": "SIMPLE"}
-    await conductor.workflows.put_definition(
-        {"name": name, "version": 1, "ownerEmail": OWNER, "tasks": [task]}
-    )
+    await conductor.workflows.put_definition(workflow_of(name, simple(name, "only")))
     return OneTask(conductor, name)

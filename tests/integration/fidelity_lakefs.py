@@ -17,7 +17,6 @@ from typing import Any, Protocol, TypeAlias, final
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
-from tests.contract.lakefs_under_test import MAIN
 from tests.integration.fidelity import Operation, Operations, Run, Teller, outcome_of
 from tests.integration.fidelity_lakefs_trees import shows_nothing
 
@@ -29,7 +28,7 @@ from perago.domain.paths import FENCE_PATH
 from perago.ports.installations import LakeFSInstallation
 from perago.ports.lakefs import CommitRequest, MergeRequest
 from perago.ports.objects import ObjectUpload
-from perago.testing.contract.lakefs_under_test import REFUSING_FILE
+from perago.testing.contract.lakefs_under_test import MAIN, REFUSING_FILE
 
 GUARDED = BranchName("guarded")
 GUARD = "guard*"

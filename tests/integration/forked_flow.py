@@ -5,19 +5,16 @@ prefixes of their own on one branch, `perago.join` finds the newest of the two, 
 workspace. Every task function writes down when it begins and ends.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.contract.lakefs_under_test import MAIN
 from tests.integration.worker_scene import TaskModule, WorkerScene
 
-from perago.adapters.system.host import SystemIdentities
-from perago.app.fence.install import install_fence
-from perago.app.fence.trust import FenceTools
 from perago.domain.attempt import AttemptRecord
 from perago.domain.lakefs import BranchName, CommitId
 from perago.ports.conductor import WorkflowRecord
+from perago.testing.contract.conductor_under_test import runs_child, simple, system, workflow_of
 
 STEPS = ("first", "left", "right", "plain", "last")
 BRANCHES = ("left", "right", "plain")
@@ -116,10 +113,7 @@ class ForkedFlow:
 
 async def declare_flow(scene: WorkerScene) -> ForkedFlow:
     """Install the fence, write the tasks, and register everything."""
-    lakefs = scene.lakefs
-    tools = FenceTools(lakefs.branches, lakefs.commits, lakefs.objects, SystemIdentities())
-    fenced = (await install_fence(tools, scene.repository, MAIN)).commit
-    assert fenced is not None
+    fenced = await scene.lakefs.install_fence(scene.repository)
     runs = scene.folder / "runs"
     runs.mkdir()
     modules = {step: await _declare(scene, step, runs) for step in STEPS}
@@ -132,7 +126,7 @@ async def declare_flow(scene: WorkerScene) -> ForkedFlow:
         await scene.conductor.workflows.put_definition(
             _definition(name, modules, children=kind == CHILDREN)
         )
-    return ForkedFlow(scene, modules, names, CommitId(fenced), runs)
+    return ForkedFlow(scene, modules, names, fenced, runs)
 
 
 async def _declare(scene: WorkerScene, step: str, runs: Path) -> TaskModule:
@@ -152,32 +146,16 @@ def _definition(
 ) -> dict[str, object]:
     """First, a fork, its join, `perago.join`, last."""
     after_first, joined = "${first.output.workspace}", "${joined.output.result.workspace}"
-    branches = [_row(modules, step, after_first, child=children) for step in BRANCHES]
+    branches = [[_row(modules, step, after_first, child=children)] for step in BRANCHES]
     sides = [f"${{{step}.output.workspace}}" for step in ("left", "right")]
-    tasks: Sequence[dict[str, object]] = [
+    return workflow_of(
+        name,
         _row(modules, "first", "${workflow.input.workspace}"),
-        {
-            "name": "fork",
-            "taskReferenceName": "fork",
-            "type": "FORK_JOIN",
-            "forkTasks": [[each] for each in branches],
-        },
-        {"name": "wait", "taskReferenceName": "wait", "type": "JOIN", "joinOn": list(BRANCHES)},
-        {
-            "name": "perago.join",
-            "taskReferenceName": "joined",
-            "type": "SIMPLE",
-            "inputParameters": {"params": {"workspaces": sides}},
-        },
+        system("FORK_JOIN", "fork", forkTasks=branches),
+        system("JOIN", "wait", joinOn=list(BRANCHES)),
+        simple("perago.join", "joined", {"params": {"workspaces": sides}}),
         _row(modules, "last", joined),
-    ]
-    return {
-        "name": name,
-        "version": 1,
-        "schemaVersion": 2,
-        "ownerEmail": OWNER,
-        "tasks": list(tasks),
-    }
+    )
 
 
 def _row(
@@ -188,8 +166,4 @@ def _row(
     given: dict[str, object] = {"params": f"${{workflow.input.params.{step}}}"}
     if modules[step].has_workspace:
         given["workspace"] = workspace
-    row: dict[str, object] = {"name": name, "taskReferenceName": step}
-    row["inputParameters"] = given
-    if child:
-        return row | {"type": "SUB_WORKFLOW", "subWorkflowParam": {"name": name, "version": 1}}
-    return row | {"type": "SIMPLE"}
+    return runs_child(name, step, given) if child else simple(name, step, given)

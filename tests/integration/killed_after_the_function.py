@@ -11,14 +11,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.contract.lakefs_under_test import MAIN
 from tests.integration.worker_scene import TaskModule, WorkerScene
 
-from perago.adapters.system.host import SystemIdentities
-from perago.app.fence.install import install_fence
-from perago.app.fence.trust import FenceTools
 from perago.domain.attempt import WorkflowStatus
-from perago.domain.lakefs import BranchName, CommitId
+from perago.domain.lakefs import BranchName
 from perago.ports.conductor import WorkflowRecord
 
 FUNCTION_SECONDS = 5
@@ -68,19 +64,17 @@ async def killed_after_the_function(
 ) -> list[Death]:
     """Kill so many parents, each in an attempt of its own, and check what each came to."""
     lakefs, chance = scene.lakefs, random.Random(seed)  # noqa: S311 - a schedule, no secret
-    tools = FenceTools(lakefs.branches, lakefs.commits, lakefs.objects, SystemIdentities())
-    commit = (await install_fence(tools, scene.repository, MAIN)).commit
-    assert commit is not None
+    commit = await lakefs.install_fence(scene.repository)
     body = BODY.format(beside=str(scene.folder), files=FILES)
     module = await scene.declare(body, workspace=True, response=RESPONSE_SECONDS)
     deaths: list[Death] = []
     for number in range(kills):
         branch = BranchName(f"own-{number}")
-        await lakefs.branches.create(scene.repository, branch, CommitId(commit))
+        await lakefs.branches.create(scene.repository, branch, commit)
         workflow = await scene.start(
             module,
             branch=branch,
-            ref=CommitId(commit),
+            ref=commit,
             number=number,
             seconds=FUNCTION_SECONDS,
         )

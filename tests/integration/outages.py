@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from tests.contract.lakefs_under_test import MAIN
 from tests.integration.outage_proxy import OutageProxy, outage_proxy
 from tests.integration.worker_scene import WorkerScene, worker_scene
 
@@ -21,6 +20,7 @@ from perago.domain.attempt import WorkflowStatus
 from perago.domain.fence import FENCE_FILE
 from perago.domain.lakefs import BranchName
 from perago.domain.paths import FENCE_PATH
+from perago.testing.contract.lakefs_under_test import MAIN
 from perago_servers import LakefsServer, lakefs_server, s3_store
 
 Service: TypeAlias = Literal["lakeFS", "Conductor", "block store"]

@@ -18,7 +18,7 @@ from perago.adapters.memory.system import VirtualClock, WorkerHandle
 from perago.adapters.system.host import AsyncioConcurrency, SystemClock, SystemIdentities
 from perago.app.attempt.context import AttemptSettings
 from perago.app.attempt.run_attempt import AttemptReport
-from perago.app.authoring.task_declaration import task
+from perago.app.authoring.task_declaration import task, task_of
 from perago.app.authoring.task_definition import TaskDefinition
 from perago.app.authoring.workspace_spec import WorkspaceSpec
 from perago.domain.attempt import AttemptRecord, FenceWidth
@@ -29,6 +29,7 @@ from perago.ports.installations import ConductorInstallation, LakeFSInstallation
 from perago.ports.objects import ObjectTransport
 from perago.ports.task_body import BodyCall, BodyOutcome, BodyReturned, TaskBody
 from perago.ports.workspace import Progress
+from perago.testing.contract.conductor_under_test import simple, workflow_of
 
 TASK = "race"
 
@@ -51,8 +52,7 @@ def declare(spec: WorkspaceSpec) -> TaskDefinition:
         del workspace, params
         return Result(racer=0)
 
-    definition: TaskDefinition = vars(race)["__perago_task__"]
-    return definition
+    return task_of(race)
 
 
 @dataclass
@@ -95,10 +95,8 @@ class Race:
         self, repository: RepositoryId, ref: CommitId, *, workflows: int, racers: int
     ) -> list[AttemptRecord]:
         """Start workflows, poll their attempts, and hand each out to as many racers."""
-        row: dict[str, object] = {"name": TASK, "taskReferenceName": TASK, "type": "SIMPLE"}
-        row["inputParameters"] = {"workspace": "${workflow.input.workspace}", "params": {}}
-        definition = {"name": "flow", "version": 1, "schemaVersion": 2, "tasks": [row]}
-        await self.operator.workflows.put_definition(definition)
+        row = simple(TASK, TASK, {"workspace": "${workflow.input.workspace}", "params": {}})
+        await self.operator.workflows.put_definition(workflow_of("flow", row))
         place = {"repository": repository, "branch": "main", "refType": "commit", "ref": ref}
         for _ in range(workflows):
             await self.operator.workflows.start("flow", {"workspace": place})

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.contract.lakefs_under_test import MAIN
 from tests.counted_bytes import CountedBytes, counted
 from tests.integration.worker_chaos import is_alive
 from tests.integration.worker_scene import RunningWorker, TaskModule, WorkerScene, process_file
@@ -20,15 +19,14 @@ from tests.spark_flow import BYTES_A_ROW, FromSpark, check_tables
 from tests.spark_scene import gateway_of
 
 from perago.adapters.spark.jars import repository_options
-from perago.adapters.system.host import SystemIdentities
 from perago.app.authoring.task_declaration import load_module_task
 from perago.app.authoring.taskdef import build_taskdef
-from perago.app.fence.install import install_fence
-from perago.app.fence.trust import FenceTools
 from perago.domain.attempt import AttemptStatus, WorkflowStatus
 from perago.domain.lakefs import CommitId
 from perago.domain.names import STAGING_BRANCH_PREFIX
 from perago.ports.conductor import WorkflowRecord
+from perago.testing.contract.conductor_under_test import simple, workflow_of
+from perago.testing.contract.lakefs_under_test import MAIN
 
 ROOT = Path(__file__).parents[2]
 STEPS = ("ingest", "clean", "total")
@@ -102,7 +100,7 @@ async def survive_every_kill(scene: WorkerScene, session: FromSpark, *, rows: in
     """The whole scene: three publications, each table right, hardly a byte through the worker."""
     with counted(scene.servers[0].endpoint, only=b" /api/") as api:
         flow = SparkFlow(scene, await declare_steps(scene, STEPS), api)
-        fenced = await fence_main(scene)
+        fenced = await scene.lakefs.install_fence(scene.repository)
         workflow = await start_steps(scene, flow.modules, fenced, rows=rows)
         worker = await flow.launch()
         seen = 0
@@ -159,15 +157,6 @@ async def declare_steps(
     return tuple(modules)
 
 
-async def fence_main(scene: WorkerScene) -> CommitId:
-    """Install the fence; the commit that workflows start from."""
-    lakefs = scene.lakefs
-    tools = FenceTools(lakefs.branches, lakefs.commits, lakefs.objects, SystemIdentities())
-    report = await install_fence(tools, scene.repository, MAIN)
-    assert report.commit is not None
-    return report.commit
-
-
 async def start_steps(
     scene: WorkerScene, modules: Sequence[TaskModule], fenced: CommitId, *, rows: int
 ) -> str:
@@ -178,13 +167,10 @@ async def start_steps(
     for module in modules:
         name = module.name
         given = {"workspace": workspace, "params": {"rows": rows}}
-        row: dict[str, object] = {"name": name, "taskReferenceName": name, "type": "SIMPLE"}
-        tasks.append({**row, "inputParameters": given})
+        tasks.append(simple(name, name, given))
         workspace = f"${{{name}.output.workspace}}"
     name = f"flow_{modules[0].name}"
-    definition = {"name": name, "version": 1, "schemaVersion": 2, "tasks": tasks}
-    definition["ownerEmail"] = "data@example.com"
-    await scene.conductor.workflows.put_definition(definition)
+    await scene.conductor.workflows.put_definition(workflow_of(name, *tasks))
     return await scene.conductor.workflows.start(name, {})
 
 

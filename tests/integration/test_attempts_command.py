@@ -5,7 +5,6 @@ from pathlib import Path
 from time import perf_counter
 
 import pytest
-from tests.contract.lakefs_under_test import MAIN
 from tests.contract.real_lakefs import RealLakeFS
 from tests.integration.attempt_scene import OWNER, AttemptScene
 
@@ -18,6 +17,7 @@ from perago.domain.policy import PolicySetting
 from perago.domain.workflow_explanation import Situation, explain_workflow
 from perago.ports.conductor import PollRequest, TerminalUpdate
 from perago.ports.installations import ConductorInstallation
+from perago.testing.contract.lakefs_under_test import MAIN
 from perago.testing.fault_injector import FaultInjector, faulty_installation
 from perago.testing.faults import crash
 

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.contract.lakefs_under_test import MAIN
 from tests.contract.real_lakefs import RealLakeFS
 from tests.integration.attempt_scene import AttemptScene
 
@@ -12,6 +11,7 @@ from perago.domain.attempt import AttemptStatus
 from perago.domain.lakefs import BranchName
 from perago.domain.policy import PolicySetting
 from perago.ports.installations import ConductorInstallation
+from perago.testing.contract.lakefs_under_test import MAIN
 from perago.testing.faults import crash
 
 pytestmark = [pytest.mark.lakefs, pytest.mark.conductor]

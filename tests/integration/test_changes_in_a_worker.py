@@ -3,13 +3,13 @@
 import signal
 
 import pytest
-from tests.contract.lakefs_under_test import MAIN
 from tests.integration.worker_scene import WorkerScene
 from tests.unit.app.attempt.test_changes_since import FILES, SEEN, index
 
 from perago import Changes
 from perago.domain.attempt import WorkflowStatus
 from perago.testing import PeragoEnvironment
+from perago.testing.contract.lakefs_under_test import MAIN
 
 pytestmark = [pytest.mark.lakefs, pytest.mark.conductor]
 ASKS = """

@@ -5,7 +5,6 @@ import signal
 from pathlib import Path
 
 import pytest
-from tests.contract.lakefs_under_test import MAIN
 from tests.integration.checkpoint_kills import (
     BASE_BYTES,
     PART_BYTES,
@@ -18,6 +17,7 @@ from tests.integration.worker_scene import worker_scene
 
 from perago.domain.fence import FENCE_FILE
 from perago.domain.paths import FENCE_PATH
+from perago.testing.contract.lakefs_under_test import MAIN
 from perago_servers import ConductorServer, LakefsServer
 
 pytestmark = [pytest.mark.lakefs, pytest.mark.conductor]

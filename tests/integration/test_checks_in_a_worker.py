@@ -7,11 +7,11 @@ import shutil
 from dataclasses import replace
 
 import pytest
-from tests.contract.lakefs_under_test import MAIN
 from tests.integration import key_spy
 from tests.integration.worker_scene import WorkerScene
 
 from perago.domain.attempt import AttemptStatus, WorkflowStatus
+from perago.testing.contract.lakefs_under_test import MAIN
 
 pytestmark = [pytest.mark.lakefs, pytest.mark.conductor]
 CHECK = """

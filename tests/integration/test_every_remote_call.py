@@ -10,14 +10,13 @@ from typing import Any, final
 import pytest
 from pydantic import BaseModel
 from tests.attempt_worlds import AttemptWorker, Surroundings, attempt_worker
-from tests.contract.lakefs_under_test import MAIN
 from tests.contract.real_lakefs import RealLakeFS, connected
 
 from perago.adapters.conductor.client import ConductorSettings
 from perago.adapters.conductor.installation import open_conductor
 from perago.adapters.system.host import AsyncioConcurrency, SystemClock, SystemIdentities
 from perago.app.attempt.context import AttemptSettings
-from perago.app.authoring.task_declaration import task
+from perago.app.authoring.task_declaration import task, task_of
 from perago.app.authoring.task_definition import TaskDefinition
 from perago.app.authoring.workspace_spec import WorkspaceSpec
 from perago.domain.attempt import AttemptRecord, AttemptStatus, WorkflowStatus
@@ -28,7 +27,9 @@ from perago.domain.paths import FENCE_PATH
 from perago.domain.policy import PolicySetting
 from perago.ports.conductor import PollRequest, TerminalUpdate
 from perago.ports.installations import ConductorInstallation, LakeFSInstallation
+from perago.testing.contract.conductor_under_test import simple, workflow_of
 from perago.testing.contract.cutting_proxy import CuttingProxy, cutting_proxy
+from perago.testing.contract.lakefs_under_test import MAIN
 from perago.testing.fault_injector import (
     CallGate,
     FaultInjector,
@@ -136,7 +137,7 @@ class Case:
             (workspace / "old.txt").unlink()
             return Result(run=self.runs)
 
-        self.task: TaskDefinition = vars(edit)["__perago_task__"]
+        self.task: TaskDefinition = task_of(edit)
 
     async def start(self) -> None:
         """Repository, definitions, workflow."""
@@ -149,10 +150,8 @@ class Case:
         definition: dict[str, object] = {"name": name, "ownerEmail": "data@example.com"}
         definition |= {"retryCount": 10, "retryDelaySeconds": 0, "timeoutSeconds": 0}
         await self.conductor.definitions.put({**definition, "responseTimeoutSeconds": 600})
-        row: dict[str, object] = {"name": name, "taskReferenceName": name, "type": "SIMPLE"}
-        row["inputParameters"] = {"workspace": "${workflow.input.workspace}", "params": {}}
-        flow = {"name": name, "version": 1, "schemaVersion": 2, "ownerEmail": "a@example.com"}
-        await self.conductor.workflows.put_definition({**flow, "tasks": [row]})
+        row = simple(name, name, {"workspace": "${workflow.input.workspace}", "params": {}})
+        await self.conductor.workflows.put_definition(workflow_of(name, row))
         place = {"repository": self.repository, "branch": MAIN, "refType": "commit"}
         self.workflow = await self.conductor.workflows.start(
             name, {"workspace": {**place, "ref": self.input}}

@@ -11,7 +11,6 @@ from resource import RUSAGE_CHILDREN, getrusage
 from typing import Any
 
 import pytest
-from tests.contract.lakefs_under_test import MAIN
 from tests.contract.real_lakefs import RealLakeFS
 from tests.integration.attempt_scene import FILES, AttemptScene
 
@@ -22,6 +21,7 @@ from perago.domain.run import RunKey, base_tag, run_branch
 from perago.ports.installations import ConductorInstallation
 from perago.ports.lakefs import CommitRequest
 from perago.ports.objects import ObjectUpload
+from perago.testing.contract.lakefs_under_test import MAIN
 from perago.testing.faults import crash
 from perago_servers import ConductorServer, LakefsServer
 

@@ -5,13 +5,11 @@ from collections.abc import AsyncGenerator, Generator
 
 import pytest
 import pytest_asyncio
-from tests.contract.lakefs_under_test import MAIN
 from tests.contract.real_lakefs import RealLakeFS, connected
 
 import perago_servers as servers
-from perago.adapters.system.host import SystemIdentities
 from perago.app.fence import trust
-from perago.app.fence.trust import WRONG_HEAD, FenceTools
+from perago.app.fence.trust import WRONG_HEAD
 from perago.domain.commit_metadata import EXPECTED_HEAD
 from perago.domain.errors import PublicationRefusedError
 from perago.domain.fence import FENCE_FILE
@@ -20,6 +18,7 @@ from perago.domain.names import CANARY_BRANCH_PREFIX
 from perago.domain.outcome import MergeAnswer, Merged
 from perago.domain.paths import FENCE_PATH
 from perago.ports.lakefs import MergeRequest
+from perago.testing.contract.lakefs_under_test import MAIN
 from perago_servers import LakefsServer
 from perago_servers.http import ask
 
@@ -71,8 +70,7 @@ async def fenced(
 
 
 async def refuses_wrong_head(world: RealLakeFS, repository: RepositoryId, commit: CommitId) -> bool:
-    tools = FenceTools(world.branches, world.commits, world.objects, SystemIdentities())
-    return await trust.refuses_wrong_head(tools, repository, commit)
+    return await trust.refuses_wrong_head(world.fence_tools, repository, commit)
 
 
 async def publish(

@@ -8,7 +8,7 @@ there, so that only the row without a loss is asserted.
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from random import Random
 
 import pytest
@@ -18,12 +18,18 @@ from perago.adapters.conductor.installation import open_conductor
 from perago.domain.attempt import AttemptStatus, WorkflowStatus
 from perago.ports.conductor import PollRequest, TerminalUpdate
 from perago.ports.installations import ConductorInstallation
+from perago.testing.contract.conductor_under_test import (
+    OWNER,
+    runs_child,
+    simple,
+    system,
+    workflow_of,
+)
 from perago_servers import ConductorServer
 
 RETRIES = 30  # with 10, one in ten tables would have a branch that fails for good
 WORKERS = 4
 SECONDS_MAX = 240
-OWNER = "perago@example.org"
 
 
 @dataclass(frozen=True)
@@ -32,8 +38,8 @@ class Form:
 
     name: str
     in_child: bool = False
-    task: Mapping[str, object] | None = None
-    join: Mapping[str, object] | None = None
+    task: Mapping[str, object] = field(default_factory=dict[str, object])
+    join: Mapping[str, object] = field(default_factory=dict[str, object])
 
 
 CHILDREN = Form("a SUB_WORKFLOW per branch", in_child=True)
@@ -60,22 +66,16 @@ class Forks:
         task: dict[str, object] = {"name": self._task, "ownerEmail": OWNER, "retryCount": RETRIES}
         task |= {"retryDelaySeconds": 0, "timeoutSeconds": 0, "responseTimeoutSeconds": 60}
         await self._conductor.definitions.put(task)
-        child = f"{self._task}_child"
-        await self._put(child, [self._simple("inner")])
+        child, put = f"{self._task}_child", self._conductor.workflows.put_definition
+        await put(workflow_of(child, self._simple("inner")))
         names = [f"branch_{number}" for number in range(branches)]
         tasks = [
-            self._child(each, child) if self._form.in_child else self._simple(each)
+            runs_child(child, each, {}) if self._form.in_child else self._simple(each)
             for each in names
         ]
-        fork = {"name": "fork", "taskReferenceName": "fork", "type": "FORK_JOIN"}
-        join = {"name": "join", "taskReferenceName": "join", "type": "JOIN", "joinOn": names}
-        await self._put(
-            self._name,
-            [
-                {**fork, "forkTasks": [[task] for task in tasks]},
-                {**join, **(self._form.join or {})},
-            ],
-        )
+        fork = system("FORK_JOIN", "fork", forkTasks=[[task] for task in tasks])
+        join = system("JOIN", "join", joinOn=names, **self._form.join)
+        await put(workflow_of(self._name, fork, join))
 
     async def lost_of(self, workflows: int) -> int:
         """Start so many, work until all have ended; how many of them failed."""
@@ -110,18 +110,7 @@ class Forks:
                 await queue.complete(update, timeout_seconds=40)
 
     def _simple(self, reference: str) -> dict[str, object]:
-        task = {"name": self._task, "taskReferenceName": reference, "type": "SIMPLE"}
-        return {**task, **(self._form.task or {})}
-
-    def _child(self, reference: str, name: str) -> dict[str, object]:
-        runs = {"name": name, "version": 1}
-        task = {"name": name, "taskReferenceName": reference, "type": "SUB_WORKFLOW"}
-        return {**task, "subWorkflowParam": runs}
-
-    async def _put(self, name: str, tasks: list[dict[str, object]]) -> None:
-        definition: dict[str, object] = {"name": name, "version": 1, "schemaVersion": 2}
-        definition |= {"ownerEmail": OWNER, "timeoutSeconds": 0, "timeoutPolicy": "ALERT_ONLY"}
-        await self._conductor.workflows.put_definition({**definition, "tasks": tasks})
+        return {**simple(self._task, reference), **self._form.task}
 
 
 async def _lost(server: ConductorServer, form: Form, branches: int, workflows: int) -> int:

@@ -2,16 +2,15 @@
 
 import os
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
-from tests.contract.lakefs_under_test import MAIN
-from tests.contract.real_lakefs import RealLakeFS, connected
+from tests.contract.real_lakefs import RealLakeFS, configuration_of, connected
 from tests.integration.small_disk import DISK_BYTES, is_small, small_disk
 
 from perago.adapters.lakefs.client import LakeFSClient
-from perago.adapters.lakefs.configuration import LakeFSConfiguration, RouteChoice
+from perago.adapters.lakefs.configuration import RouteChoice
 from perago.adapters.lakefs.object_files import SPLIT_BYTES_MIN
 from perago.adapters.lakefs.objects import LakeFSObjects
 from perago.adapters.system.host import AsyncioConcurrency
@@ -19,6 +18,7 @@ from perago.adapters.workspace.pipeline import LocalCache, LocalWorkspacePipelin
 from perago.domain.lakefs import CommitId, RepositoryId
 from perago.ports.errors import LocalDiskError
 from perago.ports.workspace import WorkspaceSource
+from perago.testing.contract.lakefs_under_test import MAIN
 from perago_servers import LakefsServer
 
 pytestmark = pytest.mark.lakefs
@@ -57,14 +57,7 @@ def held(directory: Path) -> dict[str, bytes]:
 async def host(request: pytest.FixtureRequest, lakefs_server: LakefsServer) -> AsyncIterator[Host]:
     files: dict[str, bytes] = request.param
     concurrency = AsyncioConcurrency()
-    client = LakeFSClient(
-        LakeFSConfiguration(
-            endpoint_url=lakefs_server.endpoint,
-            access_key_id=lakefs_server.access_key_id,
-            secret_access_key=lakefs_server.secret_access_key,
-            route=RouteChoice.API,
-        ),
-    )
+    client = LakeFSClient(replace(configuration_of(lakefs_server), route=RouteChoice.API))
     transport = LakeFSObjects(client)
     async with connected(lakefs_server) as world:
         repository = await world.create_repository()

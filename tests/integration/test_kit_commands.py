@@ -14,10 +14,10 @@ from http import HTTPStatus
 from pathlib import Path
 
 import pytest
-from tests.contract.lakefs_under_test import MAIN
 from tests.contract.real_lakefs import connected
 
 from perago.testing import sequence
+from perago.testing.contract.lakefs_under_test import MAIN
 from perago_servers import LakefsServer
 
 PERAGO = [sys.executable, "-m", "perago"]

@@ -6,11 +6,11 @@ in-memory lakeFS does the same, except that it leaves no branch that points nowh
 """
 
 import pytest
-from tests.contract.lakefs_under_test import MAIN
 from tests.contract.real_lakefs import connected
 
 from perago.domain.lakefs import BranchName
 from perago.ports.errors import BranchMissingError, ReferenceMissingError
+from perago.testing.contract.lakefs_under_test import MAIN
 from perago_servers import LakefsServer
 
 pytestmark = pytest.mark.lakefs

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from tests.contract.lakefs_under_test import MAIN
 from tests.contract.real_lakefs import RealLakeFS, connected
 
 from perago.adapters.lakefs.client import LakeFSClient
@@ -28,6 +27,7 @@ from perago.ports.errors import (
 )
 from perago.ports.lakefs import CommitRequest, MergeRequest
 from perago.ports.objects import ObjectUpload
+from perago.testing.contract.lakefs_under_test import MAIN
 from perago_servers import LakefsServer, ToxiproxyServer
 from perago_servers.toxiproxy import Proxy
 

@@ -11,12 +11,12 @@ from collections.abc import AsyncGenerator, Mapping
 
 import pytest
 import pytest_asyncio
-from tests.contract.lakefs_under_test import MAIN
 from tests.contract.real_lakefs import RealLakeFS, connected
 
 from perago.domain.lakefs import BranchName, RepositoryId
 from perago.domain.outcome import Merged
 from perago.ports.lakefs import MergeRequest
+from perago.testing.contract.lakefs_under_test import MAIN
 from perago_servers import LakefsServer
 
 pytestmark = pytest.mark.lakefs

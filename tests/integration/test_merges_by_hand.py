@@ -7,17 +7,17 @@ from dataclasses import dataclass
 
 import pytest
 import pytest_asyncio
-from tests.contract.lakefs_under_test import MAIN
 from tests.contract.real_lakefs import RealLakeFS, connected
 
-from perago.adapters.system.host import SystemClock, SystemIdentities
+from perago.adapters.system.host import SystemClock
 from perago.app.fence.install import FenceChange, install_fence
-from perago.app.fence.trust import FenceTools, FenceVerdict, ProtectedMerge, verify_fence
+from perago.app.fence.trust import FenceVerdict, ProtectedMerge, verify_fence
 from perago.domain.fence import FENCE_FILE, FENCE_FILE_1, FenceState
 from perago.domain.lakefs import BranchName, CommitId, RepositoryId, TagName
 from perago.domain.names import CANARY_BRANCH_PREFIX
 from perago.domain.paths import FENCE_PATH
 from perago.ports.errors import RequestRefusedError
+from perago.testing.contract.lakefs_under_test import MAIN
 from perago_servers import LakefsServer
 
 pytestmark = pytest.mark.lakefs
@@ -86,12 +86,8 @@ async def scene_with(world: RealLakeFS, fence: bytes) -> Scene:
     return Scene(world, repository, head, staged)
 
 
-def tools_of(world: RealLakeFS) -> FenceTools:
-    return FenceTools(world.branches, world.commits, world.objects, SystemIdentities())
-
-
 async def verified(world: RealLakeFS, repository: RepositoryId) -> FenceVerdict:
-    return await verify_fence(tools_of(world), SystemClock(), repository, MAIN)
+    return await verify_fence(world.fence_tools, SystemClock(), repository, MAIN)
 
 
 async def test_a_private_branch_is_not_merged_by_hand(world: RealLakeFS) -> None:
@@ -147,7 +143,7 @@ async def test_an_old_fence_is_replaced_on_a_branch_that_is_protected_first(
     assert (old.state, old.version, old.protected) == (FenceState.TRUSTED, 1, False)
     assert "is old" in old.warnings[0]
 
-    report = await install_fence(tools_of(world), repository, MAIN, protect=True)
+    report = await install_fence(world.fence_tools, repository, MAIN, protect=True)
     assert (report.change, report.protected) == (FenceChange.REPLACED, True)
 
     new = await verified(world, repository)

@@ -5,12 +5,11 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 from tests.attempt_worlds import AttemptWorker, Surroundings, attempt_worker
-from tests.contract.lakefs_under_test import MAIN
 from tests.contract.real_lakefs import RealLakeFS
 
 from perago.adapters.system.host import AsyncioConcurrency, SystemClock, SystemIdentities
 from perago.app.attempt.context import AttemptSettings
-from perago.app.authoring.task_declaration import task
+from perago.app.authoring.task_declaration import task, task_of
 from perago.app.authoring.task_definition import TaskDefinition
 from perago.app.authoring.taskdef import build_taskdef
 from perago.app.authoring.workspace_spec import WorkspaceSpec
@@ -18,6 +17,8 @@ from perago.app.fence.install import install_fence
 from perago.domain.attempt import AttemptStatus, WorkflowStatus
 from perago.domain.policy import PolicySetting
 from perago.ports.installations import ConductorInstallation
+from perago.testing.contract.conductor_under_test import simple, workflow_of
+from perago.testing.contract.lakefs_under_test import MAIN
 
 pytestmark = [pytest.mark.lakefs, pytest.mark.conductor]
 
@@ -41,8 +42,7 @@ def _declare(name: str) -> TaskDefinition:
             (workspace / f"{name}-{number}.txt").write_text(f"{name} {number}")
         return Total(files=len(list(workspace.glob("*.txt"))))
 
-    definition: TaskDefinition = vars(body)["__perago_task__"]
-    return definition
+    return task_of(body)
 
 
 @pytest.mark.parametrize("policy", list(PolicySetting), ids=list(PolicySetting))
@@ -107,25 +107,10 @@ async def _start(
         await conductor.definitions.put(build_taskdef(definition))
     first, second = (definition.name for definition in tasks)
     name = f"flow_{first}"
-    await conductor.workflows.put_definition(
-        {
-            "name": name,
-            "version": 1,
-            "schemaVersion": 2,
-            "ownerEmail": "data@example.com",
-            "tasks": [
-                _row(first, "${workflow.input.workspace}"),
-                _row(second, f"${{{first}.output.workspace}}"),
-            ],
-        }
+    params = {"add": 1}
+    rows = (
+        simple(first, first, {"workspace": "${workflow.input.workspace}", "params": params}),
+        simple(second, second, {"workspace": f"${{{first}.output.workspace}}", "params": params}),
     )
+    await conductor.workflows.put_definition(workflow_of(name, *rows))
     return await conductor.workflows.start(name, {"workspace": workspace})
-
-
-def _row(name: str, workspace: str) -> dict[str, object]:
-    return {
-        "name": name,
-        "taskReferenceName": name,
-        "type": "SIMPLE",
-        "inputParameters": {"workspace": workspace, "params": {"add": 1}},
-    }

@@ -8,10 +8,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
-from tests.contract.lakefs_under_test import MAIN
 from tests.integration.worker_scene import WorkerScene, process_file
 
 from perago.domain.attempt import WorkflowStatus
+from perago.testing.contract.lakefs_under_test import MAIN
 
 pytestmark = [pytest.mark.lakefs, pytest.mark.conductor]
 KEY = "key-of-the-catalogue"

@@ -9,7 +9,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from tests.contract.lakefs_under_test import MAIN
 from tests.integration.outage_proxy import OutageProxy, outage_proxy
 from tests.integration.outages import written
 from tests.integration.worker_scene import RunningWorker, TaskModule, WorkerScene
@@ -17,6 +16,8 @@ from tests.integration.worker_scene import RunningWorker, TaskModule, WorkerScen
 from perago.app.runs.built_in import BUILT_IN
 from perago.domain.attempt import WorkflowStatus
 from perago.ports.conductor import WorkflowRecord
+from perago.testing.contract.conductor_under_test import simple, workflow_of
+from perago.testing.contract.lakefs_under_test import MAIN
 
 pytestmark = [pytest.mark.lakefs, pytest.mark.conductor, pytest.mark.timeout(180)]
 AWAY_SECONDS = 20.0
@@ -128,12 +129,9 @@ async def _joining(scene: WorkerScene) -> str:
         {"name": "perago.join", "ownerEmail": "data@example.com", "retryDelaySeconds": 0}
     )
     name = scene.conductor.unique("joining")
-    row: dict[str, object] = {"name": "perago.join", "taskReferenceName": "joined"}
-    row |= {"type": "SIMPLE", "inputParameters": {"params": "${workflow.input.params}"}}
-    definition: dict[str, object] = {"name": name, "version": 1, "schemaVersion": 2}
-    definition |= {"ownerEmail": "data@example.com", "tasks": [row]}
-    definition |= {"outputParameters": {"workspace": "${joined.output.result.workspace}"}}
-    await scene.conductor.workflows.put_definition(definition)
+    row = simple("perago.join", "joined", {"params": "${workflow.input.params}"})
+    output = {"workspace": "${joined.output.result.workspace}"}
+    await scene.conductor.workflows.put_definition(workflow_of(name, row, outputParameters=output))
     return name
 
 

@@ -6,8 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
-from tests.contract.lakefs_under_test import MAIN
-from tests.contract.real_lakefs import connected
+from tests.contract.real_lakefs import configuration_of, connected
 
 from perago.adapters.lakefs.block_store import MULTIPART_BYTES_MIN, PART_BYTES
 from perago.adapters.lakefs.client import LakeFSClient
@@ -17,6 +16,7 @@ from perago.domain.lakefs import RepositoryId
 from perago.ports.errors import OutcomeUnknownError
 from perago.ports.objects import FetchOrder, ObjectEntry, ObjectUpload
 from perago.testing.contract.cutting_proxy import cutting_proxy
+from perago.testing.contract.lakefs_under_test import MAIN
 from perago_servers import LakefsServer
 
 pytestmark = pytest.mark.lakefs
@@ -35,12 +35,7 @@ class Store:
 
 @pytest.fixture
 async def store(lakefs_s3_server: LakefsServer, tmp_path: Path) -> AsyncIterator[Store]:
-    configuration = LakeFSConfiguration(
-        endpoint_url=lakefs_s3_server.endpoint,
-        access_key_id=lakefs_s3_server.access_key_id,
-        secret_access_key=lakefs_s3_server.secret_access_key,
-        route=RouteChoice.PRESIGNED,
-    )
+    configuration = replace(configuration_of(lakefs_s3_server), route=RouteChoice.PRESIGNED)
     file = tmp_path / "large"
     file.write_bytes(os.urandom(SIZE))
     async with connected(lakefs_s3_server) as world:

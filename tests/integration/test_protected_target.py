@@ -3,13 +3,13 @@
 from pathlib import Path
 
 import pytest
-from tests.contract.lakefs_under_test import MAIN
 from tests.contract.real_lakefs import RealLakeFS
 from tests.integration.attempt_scene import AttemptScene
 
 from perago.domain.commit_metadata import SUPERSEDES
 from perago.domain.policy import PolicySetting
 from perago.ports.installations import ConductorInstallation
+from perago.testing.contract.lakefs_under_test import MAIN
 from perago.testing.faults import crash
 
 pytestmark = [pytest.mark.lakefs, pytest.mark.conductor]

@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import pytest
-from tests.contract.lakefs_under_test import MAIN
 from tests.contract.real_lakefs import RealLakeFS
 from tests.integration.racing_attempts import Race
 
@@ -14,6 +13,7 @@ from perago.domain.fence import FENCE_FILE
 from perago.domain.lakefs import CommitId, CommitRecord, RepositoryId
 from perago.domain.paths import FENCE_PATH
 from perago.domain.policy import PolicySetting
+from perago.testing.contract.lakefs_under_test import MAIN
 
 pytestmark = [pytest.mark.lakefs, pytest.mark.timeout(900)]
 

@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from tests.contract.lakefs_under_test import MAIN
 from tests.contract.real_conductor import connected as connected_to_conductor
 from tests.contract.real_lakefs import connected
 from tests.remedies import commands_of
@@ -22,7 +21,7 @@ from perago.domain.error_codes import error_codes
 from perago.domain.lakefs import BranchName, TagName
 from perago.domain.outcome import RefusedByHook
 from perago.testing.contract.conductor_under_test import ConductorScene
-from perago.testing.contract.lakefs_under_test import REFUSING_FILE, Scene
+from perago.testing.contract.lakefs_under_test import MAIN, REFUSING_FILE, Scene
 from perago_servers import ConductorServer, LakefsServer
 from perago_servers.go_programs import lakefs_programs
 

@@ -4,17 +4,16 @@ import shutil
 from pathlib import Path
 
 import pytest
-from tests.contract.lakefs_under_test import MAIN
 from tests.contract.real_lakefs import RealLakeFS
 from tests.integration.attempt_scene import AttemptScene
 
-from perago.adapters.system.host import SystemIdentities
 from perago.app.authoring.workspace_spec import WorkspaceSpec
-from perago.app.fence.trust import FenceTools, refuses_wrong_head
+from perago.app.fence.trust import refuses_wrong_head
 from perago.domain.fence import FENCE_FILE
 from perago.domain.paths import FENCE_PATH
 from perago.domain.policy import PolicySetting
 from perago.ports.installations import ConductorInstallation
+from perago.testing.contract.lakefs_under_test import MAIN
 
 pytestmark = [pytest.mark.lakefs, pytest.mark.conductor]
 
@@ -45,8 +44,7 @@ async def test_a_body_that_deletes_everything_leaves_the_fence_working(
     published = await scene.completed()
 
     assert await scene.files() == {FENCE_PATH: FENCE_FILE}
-    tools = FenceTools(lakefs.branches, lakefs.commits, lakefs.objects, SystemIdentities())
-    assert await refuses_wrong_head(tools, scene.repository, published)
+    assert await refuses_wrong_head(lakefs.fence_tools, scene.repository, published)
 
 
 @pytest.mark.parametrize("policy", POLICIES, ids=str)

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 from tests.attempt_worlds import AttemptWorker, Surroundings, attempt_worker
-from tests.contract.lakefs_under_test import MAIN
 from tests.contract.real_lakefs import RealLakeFS
 
 from perago.adapters.memory.conductor_server import MemoryConductor
@@ -26,6 +25,8 @@ from perago.domain.fence import FENCE_FILE
 from perago.domain.lakefs import CommitId, RepositoryId
 from perago.domain.paths import FENCE_PATH
 from perago.ports.installations import ConductorInstallation
+from perago.testing.contract.conductor_under_test import simple, workflow_of
+from perago.testing.contract.lakefs_under_test import MAIN
 
 pytestmark = [pytest.mark.lakefs, pytest.mark.timeout(1800)]
 
@@ -82,18 +83,17 @@ class RunRace:
     async def start(self, number: int) -> list[str]:
         """Start a run for each folder; the workflows. No two rounds write the same bytes."""
         target = {"repository": self.repository, "branch": MAIN}
-        rows = [_row("perago.begin", "begin", params=target)]
+        rows = [simple("perago.begin", "begin", {"params": target})]
         workspace = "${begin.output.result.workspace}"
         for each in range(TASKS):
             given = {"folder": "${workflow.input.folder}", "run": "${workflow.input.run}"}
             reference = f"step_{each}"
             params = {**given, "number": each}
-            rows.append(_row(STEP, reference, params=params, workspace=workspace))
+            rows.append(simple(STEP, reference, {"params": params, "workspace": workspace}))
             workspace = f"${{{reference}.output.workspace}}"
         given = {"run": "${begin.output.result.run}", "workspace": workspace}
-        rows.append(_row("perago.finish", "finish", params={**given, "on_moved": "rebase"}))
-        definition = {"name": "race", "version": 1, "schemaVersion": 2, "tasks": rows}
-        await self.operator.workflows.put_definition(definition)
+        rows.append(simple("perago.finish", "finish", {"params": {**given, "on_moved": "rebase"}}))
+        await self.operator.workflows.put_definition(workflow_of("race", *rows))
         return [
             await self.operator.workflows.start("race", {"folder": folder, "run": number + each})
             for each, folder in enumerate(FOLDERS)
@@ -118,11 +118,6 @@ class RunRace:
                 assert row.snapshot.status is AttemptStatus.FAILED_WITH_TERMINAL_ERROR
                 assert "PRG-N005" in str(row.reason)
         return found
-
-
-def _row(task_type: str, reference: str, **given: object) -> dict[str, object]:
-    row: dict[str, object] = {"name": task_type, "taskReferenceName": reference, "type": "SIMPLE"}
-    return {**row, "inputParameters": given}
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 
 import pytest
-from tests.contract.lakefs_under_test import MAIN
 from tests.integration.worker_scene import WorkerScene
 from tests.run_cases import (
     CASES,
@@ -16,10 +15,8 @@ from tests.run_cases import (
     run_case,
 )
 
-from perago.adapters.system.host import SystemClock, SystemIdentities
+from perago.adapters.system.host import SystemClock
 from perago.app.authoring.taskdef import build_taskdef
-from perago.app.fence.install import install_fence
-from perago.app.fence.trust import FenceTools
 from perago.app.inspection.attempts import InspectionTools, Question, gather
 from perago.app.runs.built_in import BUILT_IN
 from perago.domain.attempt import WorkflowStatus
@@ -27,6 +24,8 @@ from perago.domain.commit_metadata import RUN, RUN_TASKS
 from perago.domain.lakefs import CommitId
 from perago.domain.workflow_explanation import explain_workflow
 from perago.testing import PeragoEnvironment
+from perago.testing.contract.conductor_under_test import simple, workflow_of
+from perago.testing.contract.lakefs_under_test import MAIN
 from perago.testing.remote_servers import LEASE_SECONDS, RealServers, RemoteServers
 
 pytestmark = [pytest.mark.lakefs, pytest.mark.conductor, pytest.mark.timeout(600)]
@@ -42,9 +41,7 @@ number = len(list(workspace.glob("step-*"))) + 1
 
 async def test_a_worker_serves_begin_two_tasks_and_finish(scene: WorkerScene) -> None:
     lakefs = scene.lakefs
-    tools = FenceTools(lakefs.branches, lakefs.commits, lakefs.objects, SystemIdentities())
-    await install_fence(tools, scene.repository, MAIN)
-    base = (await lakefs.branches.head(scene.repository, MAIN)).commit
+    base = await lakefs.install_fence(scene.repository)
     module = await scene.declare(STEP, workspace=True)
     for task in BUILT_IN:
         await scene.conductor.definitions.put(build_taskdef(task))
@@ -93,24 +90,18 @@ async def _explained(scene: WorkerScene, workflow: str) -> str:
 
 async def _define_transaction(scene: WorkerScene, task: str, target: dict[str, object]) -> str:
     """A workflow of begin, two steps and finish; its name."""
-    rows = [_row("perago.begin", "begin", params=target)]
+    rows = [simple("perago.begin", "begin", {"params": target})]
     workspace = "${begin.output.result.workspace}"
     for reference in ("one", "two"):
-        rows.append(_row(task, reference, params={}, workspace=workspace))
+        rows.append(simple(task, reference, {"params": {}, "workspace": workspace}))
         workspace = f"${{{reference}.output.workspace}}"
     given = {"run": "${begin.output.result.run}", "workspace": workspace}
-    rows.append(_row("perago.finish", "finish", params=given))
+    rows.append(simple("perago.finish", "finish", {"params": given}))
     name = scene.conductor.unique("transaction")
-    definition = {"name": name, "version": 1, "schemaVersion": 2, "tasks": rows}
-    definition |= {"ownerEmail": "data@example.com"}
-    definition |= {"outputParameters": {"workspace": "${finish.output.result.workspace}"}}
+    output = {"workspace": "${finish.output.result.workspace}"}
+    definition = workflow_of(name, *rows, outputParameters=output)
     await scene.conductor.workflows.put_definition(definition)
     return name
-
-
-def _row(task_type: str, reference: str, **given: object) -> dict[str, object]:
-    row: dict[str, object] = {"name": task_type, "taskReferenceName": reference, "type": "SIMPLE"}
-    return {**row, "inputParameters": given}
 
 
 @pytest.fixture

@@ -5,11 +5,9 @@ import signal
 from pathlib import Path
 
 import pytest
-from tests.contract.lakefs_under_test import MAIN
 from tests.integration.spark_flow_scene import (
     declare_steps,
     descendants,
-    fence_main,
     program_of,
     spark_environment,
     start_steps,
@@ -17,6 +15,7 @@ from tests.integration.spark_flow_scene import (
 from tests.integration.worker_scene import worker_scene
 
 from perago.domain.attempt import AttemptStatus, WorkflowStatus
+from perago.testing.contract.lakefs_under_test import MAIN
 from perago_servers import ConductorServer, LakefsServer
 
 pytestmark = [pytest.mark.lakefs, pytest.mark.conductor, pytest.mark.spark]
@@ -48,7 +47,7 @@ async def test_a_machine_without_spark_publishes_nothing(
 ) -> None:
     async with worker_scene((lakefs_server, conductor_server), tmp_path) as scene:
         modules = await declare_steps(scene, ["ingest"], retries=0)
-        fenced = await fence_main(scene)
+        fenced = await scene.lakefs.install_fence(scene.repository)
         workflow = await start_steps(scene, modules, fenced, rows=10)
         environment = spark_environment(scene) | setting
         async with scene.worker(modules, root=tmp_path / "root", **environment) as worker:

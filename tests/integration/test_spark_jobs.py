@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from pydantic import BaseModel
-from tests.contract.lakefs_under_test import MAIN
 from tests.contract.real_lakefs import RealLakeFS, connected
 from tests.spark_scene import SparkStage
 
@@ -22,6 +21,7 @@ from perago.app.authoring.task_declaration import task, task_of
 from perago.app.authoring.task_definition import TaskDefinition
 from perago.app.authoring.workspace_spec import WorkspaceSpec
 from perago.app.command_line.program import program
+from perago.testing.contract.lakefs_under_test import MAIN
 from perago_servers import ConductorServer, LakefsServer, lakefs_server
 
 pytestmark = [pytest.mark.lakefs, pytest.mark.conductor, pytest.mark.spark]

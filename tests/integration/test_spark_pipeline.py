@@ -14,7 +14,6 @@ from typing import Any, TypeAlias, cast
 
 import pytest
 import pytest_asyncio
-from tests.contract.lakefs_under_test import MAIN
 from tests.contract.real_lakefs import RealLakeFS, connected
 from tests.executor_killer import executor_killer
 from tests.integration.spark_flow_scene import descendants
@@ -30,6 +29,7 @@ from perago.app.pipeline_parts import open_part_work
 from perago.domain.lakefs import BranchName, RepositoryId, StagedReference
 from perago.domain.paths import md5_of_checksum
 from perago.ports.workspace import StagingArea, TransferCounts, WorkspaceSource
+from perago.testing.contract.lakefs_under_test import MAIN
 from perago_servers import LakefsServer
 from perago_servers.http import ask
 

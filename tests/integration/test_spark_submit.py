@@ -7,12 +7,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.contract.lakefs_under_test import MAIN
 from tests.documented_commands import page_lines
 from tests.integration.spark_flow_scene import (
     declare_steps,
     descendants,
-    fence_main,
     program_of,
     start_steps,
 )
@@ -20,6 +18,7 @@ from tests.integration.worker_scene import TaskModule, WorkerScene, worker_scene
 
 from perago.adapters.spark.jars import pyspark_jars
 from perago.domain.attempt import WorkflowStatus
+from perago.testing.contract.lakefs_under_test import MAIN
 from perago_servers import ConductorServer, LakefsServer
 
 pytestmark = [
@@ -40,7 +39,7 @@ async def test_a_worker_under_spark_submit_publishes_by_its_session(
     async with worker_scene((lakefs_server, conductor_server), tmp_path) as scene:
         (module,) = await declare_steps(scene, ["ingest"], retries=0)
         (tmp_path / "marks" / "ingest-begun").touch()  # nobody is killed here
-        fenced = await fence_main(scene)
+        fenced = await scene.lakefs.install_fence(scene.repository)
         workflow = await start_steps(scene, [module], fenced, rows=ROWS)
         process = await submit(scene, module)
         try:

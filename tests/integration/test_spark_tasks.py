@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from pydantic import BaseModel
-from tests.contract.lakefs_under_test import MAIN
 from tests.contract.real_lakefs import connected
 from tests.executor_killer import executor_killer
 from tests.spark_scene import SparkStage, gateway_of, play_refused_and_passed
@@ -24,6 +23,7 @@ from perago.domain.attempt import AttemptStatus, WorkflowStatus
 from perago.domain.policy import PolicySetting
 from perago.ports.installations import ConductorInstallation
 from perago.ports.workspace import SparkWorkspace
+from perago.testing.contract.lakefs_under_test import MAIN
 from perago_servers import ConductorServer, LakefsServer
 
 pytestmark = [pytest.mark.lakefs, pytest.mark.conductor, pytest.mark.spark]

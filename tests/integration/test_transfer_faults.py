@@ -4,21 +4,21 @@ import asyncio
 import os
 import threading
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
-from tests.contract.lakefs_under_test import MAIN
-from tests.contract.real_lakefs import RealLakeFS, connected
+from tests.contract.real_lakefs import RealLakeFS, configuration_of, connected
 
 from perago.adapters.lakefs.client import LakeFSClient
-from perago.adapters.lakefs.configuration import LakeFSConfiguration, RetryTerms, RouteChoice
+from perago.adapters.lakefs.configuration import RetryTerms, RouteChoice
 from perago.adapters.lakefs.objects import LakeFSObjects
 from perago.adapters.system.host import AsyncioConcurrency
 from perago.adapters.workspace.pipeline import LocalWorkspacePipeline
 from perago.domain.lakefs import BranchName, CommitId, RepositoryId, StagedReference
 from perago.ports.errors import ServiceError
 from perago.ports.workspace import StagingArea, WorkspaceSource
+from perago.testing.contract.lakefs_under_test import MAIN
 from perago_servers import LakefsServer, Proxy, ToxiproxyServer
 
 pytestmark = pytest.mark.lakefs
@@ -55,16 +55,14 @@ async def line(
 ) -> AsyncIterator[Line]:
     concurrency = AsyncioConcurrency()
     with toxiproxy.proxied(lakefs_server.endpoint) as proxy:
-        client = LakeFSClient(
-            LakeFSConfiguration(
-                endpoint_url=proxy.endpoint,
-                access_key_id=lakefs_server.access_key_id,
-                secret_access_key=lakefs_server.secret_access_key,
-                route=RouteChoice.API,
-                answer_seconds=3.0,
-                retry=RetryTerms(first_pause_seconds=0.05, seconds_max=10),
-            ),
+        configuration = replace(
+            configuration_of(lakefs_server),
+            endpoint_url=proxy.endpoint,
+            route=RouteChoice.API,
+            answer_seconds=3.0,
+            retry=RetryTerms(first_pause_seconds=0.05, seconds_max=10),
         )
+        client = LakeFSClient(configuration)
         transport = LakeFSObjects(client)
         async with connected(lakefs_server) as world:
             repository = await world.create_repository()

@@ -15,7 +15,6 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from tests.contract.lakefs_under_test import MAIN
 from tests.contract.real_lakefs import RealLakeFS
 from tests.integration.attempt_scene import AttemptScene
 from tests.integration.outage_proxy import outage_proxy
@@ -24,6 +23,7 @@ from tests.kit_cases import counting_task
 from perago.domain.policy import PolicySetting
 from perago.ports.installations import ConductorInstallation
 from perago.testing import PeragoEnvironment, foreign_commit, sequence
+from perago.testing.contract.lakefs_under_test import MAIN
 from perago.testing.faults import crash
 from perago_servers import ConductorServer, LakefsServer
 

@@ -5,10 +5,10 @@ import signal
 import time
 
 import pytest
-from tests.contract.lakefs_under_test import MAIN
 from tests.integration.worker_scene import RunningWorker, WorkerScene
 
 from perago.domain.attempt import AttemptStatus
+from perago.testing.contract.lakefs_under_test import MAIN
 from perago_servers import ToxiproxyServer
 
 pytestmark = [pytest.mark.lakefs, pytest.mark.conductor]

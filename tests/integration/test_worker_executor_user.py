@@ -7,13 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.contract.lakefs_under_test import MAIN
 from tests.documented_commands import page_lines
 from tests.integration.page_reader import OTHER_TASK, Reader, settings_of
 from tests.integration.worker_scene import WorkerScene
 from tests.unprivileged import NOBODY, ReadablePython
 
 from perago.domain.attempt import WorkflowStatus
+from perago.testing.contract.lakefs_under_test import MAIN
 from perago_servers import ConductorServer, LakefsServer
 
 pytestmark = [pytest.mark.lakefs, pytest.mark.conductor]

@@ -5,11 +5,11 @@ import signal
 import time
 
 import pytest
-from tests.contract.lakefs_under_test import MAIN
 from tests.integration.worker_scene import WorkerScene
 
 from perago.domain.attempt import AttemptStatus, WorkflowStatus
 from perago.domain.lakefs import BranchName
+from perago.testing.contract.lakefs_under_test import MAIN
 from perago_servers import ToxiproxyServer
 
 pytestmark = [pytest.mark.lakefs, pytest.mark.conductor]

@@ -25,6 +25,7 @@ from perago.app.worker.process_body import ProcessBody
 from perago.app.worker.worker import Worker, WorkerEnd, WorkerParts
 from perago.domain.attempt import WorkflowStatus
 from perago.ports.installations import ConductorInstallation
+from perago.testing.contract.conductor_under_test import simple, workflow_of
 
 SLOTS = 3
 RESPONSE_SECONDS = 3
@@ -57,15 +58,8 @@ async def workflow_of_naps(conductor: ConductorInstallation) -> None:
     definition = {"name": OBEY.name, "ownerEmail": "a@example.com", "retryCount": 0}
     timeouts = {"responseTimeoutSeconds": RESPONSE_SECONDS, "timeoutSeconds": 0}
     await conductor.definitions.put(definition | timeouts)
-    row = {
-        "name": OBEY.name,
-        "taskReferenceName": "only",
-        "type": "SIMPLE",
-        "inputParameters": {"params": "${workflow.input.params}"},
-    }
-    await conductor.workflows.put_definition(
-        {"name": "naps", "version": 1, "ownerEmail": "a@example.com", "tasks": [row]}
-    )
+    row = simple(OBEY.name, "only", {"params": "${workflow.input.params}"})
+    await conductor.workflows.put_definition(workflow_of("naps", row))
 
 
 async def kill_idle_executors(bodies: ProcessBody) -> None:

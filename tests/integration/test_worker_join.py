@@ -6,16 +6,15 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from tests.contract.lakefs_under_test import MAIN
 from tests.integration.worker_scene import TaskModule, WorkerScene, worker_scene
 
-from perago.adapters.system.host import SystemIdentities
-from perago.app.fence.install import install_fence
-from perago.app.fence.trust import FenceTools
 from perago.domain.attempt import WorkflowStatus
-from perago.domain.lakefs import BranchName, CommitId
+from perago.domain.lakefs import BranchName
+from perago.testing.contract.conductor_under_test import simple, system, workflow_of
+from perago.testing.contract.lakefs_under_test import MAIN
 from perago_servers import ConductorServer, LakefsServer
 
+JOINED = {"workspace": "${joined.output.result.workspace}"}
 pytestmark = [pytest.mark.lakefs, pytest.mark.conductor]
 
 
@@ -31,17 +30,8 @@ async def forking_scene(
 async def _start_join(scene: WorkerScene, refs: list[str], branch: str = MAIN) -> str:
     """A workflow that joins these commits of one branch."""
     name = scene.conductor.unique("joining")
-    row = {"name": "perago.join", "taskReferenceName": "joined", "type": "SIMPLE"}
-    await scene.conductor.workflows.put_definition(
-        {
-            "name": name,
-            "version": 1,
-            "schemaVersion": 2,
-            "ownerEmail": "data@example.com",
-            "tasks": [row | {"inputParameters": {"params": "${workflow.input.params}"}}],
-            "outputParameters": {"workspace": "${joined.output.result.workspace}"},
-        }
-    )
+    row = simple("perago.join", "joined", {"params": "${workflow.input.params}"})
+    await scene.conductor.workflows.put_definition(workflow_of(name, row, outputParameters=JOINED))
     workspaces = [
         {"repository": scene.repository, "branch": branch, "refType": "commit", "ref": ref}
         for ref in refs
@@ -98,49 +88,25 @@ async def _declare_side(scene: WorkerScene, side: str) -> TaskModule:
     return module
 
 
-def _branch_of_fork(module: TaskModule) -> dict[str, object]:
-    return {
-        "name": module.name,
-        "taskReferenceName": module.name,
-        "type": "SIMPLE",
-        "inputParameters": {"params": {"number": 7}, "workspace": "${workflow.input.workspace}"},
-    }
-
-
 def _forked(name: str, modules: list[TaskModule]) -> dict[str, object]:
     """FORK, a task on each prefix, JOIN, then the join of the workspaces."""
     references = [module.name for module in modules]
+    given = {"params": {"number": 7}, "workspace": "${workflow.input.workspace}"}
     joined = [f"${{{each}.output.workspace}}" for each in references]
-    return {
-        "name": name,
-        "version": 1,
-        "schemaVersion": 2,
-        "ownerEmail": "data@example.com",
-        "tasks": [
-            {
-                "name": "fork",
-                "taskReferenceName": "fork",
-                "type": "FORK_JOIN",
-                "forkTasks": [[_branch_of_fork(module)] for module in modules],
-            },
-            {"name": "wait", "taskReferenceName": "wait", "type": "JOIN", "joinOn": references},
-            {
-                "name": "perago.join",
-                "taskReferenceName": "joined",
-                "type": "SIMPLE",
-                "inputParameters": {"params": {"workspaces": joined}},
-            },
-        ],
-        "outputParameters": {"workspace": "${joined.output.result.workspace}"},
-    }
+    return workflow_of(
+        name,
+        system("FORK_JOIN", "fork", forkTasks=[[simple(each, each, given)] for each in references]),
+        system("JOIN", "wait", joinOn=references),
+        simple("perago.join", "joined", {"params": {"workspaces": joined}}),
+        outputParameters=JOINED,
+    )
 
 
 async def test_branches_of_a_fork_publish_their_prefixes_and_are_joined(
     forking_scene: WorkerScene,
 ) -> None:
     scene, lakefs = forking_scene, forking_scene.lakefs
-    tools = FenceTools(lakefs.branches, lakefs.commits, lakefs.objects, SystemIdentities())
-    fenced = (await install_fence(tools, scene.repository, MAIN)).commit
+    fenced = await lakefs.install_fence(scene.repository)
     await scene.conductor.definitions.put(
         {"name": "perago.join", "ownerEmail": "data@example.com", "retryDelaySeconds": 0}
     )
@@ -154,9 +120,7 @@ async def test_branches_of_a_fork_publish_their_prefixes_and_are_joined(
         assert ended.status is WorkflowStatus.COMPLETED, worker.screen
     head = await lakefs.branches.head(scene.repository, MAIN)
     assert ended.output_data == {"workspace": place | {"ref": head.commit}}
-    published = await lakefs.commits.first_parents(
-        scene.repository, MAIN, CommitId(str(fenced)), commits_max=10
-    )
+    published = await lakefs.commits.first_parents(scene.repository, MAIN, fenced, commits_max=10)
     assert len(published.above) == 2, "each branch published once"
     for side in ("left", "right"):
         page = await lakefs.objects.list_page(scene.repository, head.commit, prefix=f"{side}/")

@@ -5,7 +5,6 @@ import signal
 import time
 
 import pytest
-from tests.contract.lakefs_under_test import MAIN
 from tests.integration.worker_chaos import is_alive
 from tests.integration.worker_scene import (
     BEATING_EACH_SECOND,
@@ -16,6 +15,7 @@ from tests.integration.worker_scene import (
 
 from perago.domain.attempt import AttemptStatus, WorkflowStatus
 from perago.domain.lakefs import BranchName
+from perago.testing.contract.lakefs_under_test import MAIN
 
 pytestmark = [pytest.mark.lakefs, pytest.mark.conductor]
 TRACEPARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"

@@ -6,11 +6,11 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from tests.contract.lakefs_under_test import MAIN
 from tests.integration.otlp_collector import Collector, otlp_collector, texts
 from tests.integration.worker_scene import WorkerScene, process_file
 
 from perago.domain.attempt import WorkflowStatus
+from perago.testing.contract.lakefs_under_test import MAIN
 
 pytestmark = [pytest.mark.lakefs, pytest.mark.conductor]
 TRACE = "0af7651916cd43dd8448eb211c80319c"

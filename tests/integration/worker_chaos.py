@@ -16,12 +16,8 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from tests.contract.lakefs_under_test import MAIN
 from tests.integration.worker_scene import RunningWorker, TaskModule, WorkerScene, process_file
 
-from perago.adapters.system.host import SystemIdentities
-from perago.app.fence.install import install_fence
-from perago.app.fence.trust import FenceTools
 from perago.domain.attempt import AttemptStatus, WorkflowStatus
 from perago.domain.lakefs import BranchName, CommitId
 from perago.domain.names import CANARY_BRANCH_PREFIX
@@ -165,12 +161,9 @@ Keep: TypeAlias = Callable[[Chaos], Awaitable[None]]
 @asynccontextmanager
 async def chaos(scene: WorkerScene, seed: int) -> AsyncGenerator[Chaos]:
     """A fenced repository and a module whose attempts may be retried ten times."""
-    lakefs = scene.lakefs
-    tools = FenceTools(lakefs.branches, lakefs.commits, lakefs.objects, SystemIdentities())
-    report = await install_fence(tools, scene.repository, MAIN)
+    fenced = await scene.lakefs.install_fence(scene.repository)
     module = await scene.declare(BODY, workspace=True, response=RESPONSE_SECONDS)
-    assert report.commit is not None
-    yield Chaos(scene, module, CommitId(report.commit), random.Random(seed))  # noqa: S311
+    yield Chaos(scene, module, fenced, random.Random(seed))  # noqa: S311
 
 
 async def survive_kills(

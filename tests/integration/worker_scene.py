@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.contract.lakefs_under_test import MAIN
 from tests.contract.real_conductor import RealConductor
 from tests.contract.real_conductor import connected as connected_conductor
 from tests.contract.real_lakefs import RealLakeFS
@@ -26,6 +25,8 @@ from perago.app.authoring.taskdef import build_taskdef
 from perago.domain.attempt import WorkflowStatus
 from perago.domain.lakefs import BranchName, CommitId, RepositoryId
 from perago.ports.conductor import WorkflowRecord
+from perago.testing.contract.conductor_under_test import simple, workflow_of
+from perago.testing.contract.lakefs_under_test import MAIN
 from perago_servers import ConductorServer, LakefsServer
 
 SOURCE = Path(__file__).parents[2] / "src"
@@ -175,22 +176,8 @@ class WorkerScene:
         await self.conductor.definitions.put(taskdef)
         given = {"params": "${workflow.input.params}", "workspace": "${workflow.input.workspace}"}
         given["traceparent"] = "${workflow.input.traceparent}"
-        await self.conductor.workflows.put_definition(
-            {
-                "name": name,
-                "version": 1,
-                "schemaVersion": 2,
-                "ownerEmail": "data@example.com",
-                "tasks": [
-                    {
-                        "name": name,
-                        "taskReferenceName": "only",
-                        "type": "SIMPLE",
-                        "inputParameters": given,
-                    }
-                ],
-            }
-        )
+        definition = workflow_of(name, simple(name, "only", given))
+        await self.conductor.workflows.put_definition(definition)
         return TaskModule(name, path, workspace)
 
     async def start(

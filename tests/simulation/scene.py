@@ -30,6 +30,7 @@ from perago.domain.lakefs import BranchName, CommitId, RepositoryId
 from perago.domain.names import RUN_BRANCH_PREFIX
 from perago.domain.paths import FENCE_PATH
 from perago.ports.installations import ConductorInstallation, LakeFSInstallation
+from perago.testing.contract.conductor_under_test import simple, system, workflow_of
 from perago.testing.definitions import as_object
 
 REPOSITORY = "repo"
@@ -180,8 +181,7 @@ def task_definition(name: str, response_seconds: int) -> dict[str, object]:
 def workflow_definition(mix: Mix, name: str, ending: str = "") -> dict[str, object]:
     """The workflow of a mix; an ending makes the names of its tasks its own."""
     tasks = _with_ending(list(_TASKS_OF[mix.shape]), ending)
-    flow = {"name": name, "version": 1, "schemaVersion": 2, "ownerEmail": OWNER}
-    return {**flow, "tasks": tasks}
+    return workflow_of(name, *cast("list[dict[str, object]]", tasks))
 
 
 def _with_ending(value: object, ending: str) -> object:
@@ -196,13 +196,11 @@ def _with_ending(value: object, ending: str) -> object:
 
 def _simple(reference: str, name: str, workspace: str) -> dict[str, object]:
     given = {"workspace": workspace, "params": {"knob": "${workflow.input.knob}"}}
-    row = {"name": name, "taskReferenceName": reference, "type": "SIMPLE"}
-    return {**row, "inputParameters": given}
+    return simple(name, reference, given)
 
 
 def _built_in(reference: str, name: str, **params: object) -> dict[str, object]:
-    row = {"name": name, "taskReferenceName": reference, "type": "SIMPLE"}
-    return {**row, "inputParameters": {"params": params}}
+    return simple(name, reference, {"params": params})
 
 
 def _begin(reference: str) -> dict[str, object]:
@@ -217,13 +215,11 @@ def _finish(reference: str, begin: str, workspace: str) -> dict[str, object]:
 
 
 def _fork(*branches: Sequence[Mapping[str, object]]) -> dict[str, object]:
-    row = {"name": "fork", "taskReferenceName": "fork", "type": "FORK_JOIN"}
-    return {**row, "forkTasks": [list(branch) for branch in branches]}
+    return system("FORK_JOIN", "fork", forkTasks=[list(branch) for branch in branches])
 
 
 def _join(*references: str) -> dict[str, object]:
-    row = {"name": "join", "taskReferenceName": "join", "type": "JOIN"}
-    return {**row, "joinOn": list(references)}
+    return system("JOIN", "join", joinOn=list(references))
 
 
 def _begun(reference: str) -> str:

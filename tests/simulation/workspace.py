@@ -16,7 +16,7 @@ from tests.simulation.steering import BodyRun, SteeredHandle, Stopped
 from perago.adapters.memory.lakefs import MemoryLakeFS
 from perago.adapters.memory.system import WorkerHandle
 from perago.app.authoring.checkpoint_copies import ClaimedCopy
-from perago.app.authoring.task_declaration import task
+from perago.app.authoring.task_declaration import task, task_of
 from perago.app.authoring.task_definition import TaskDefinition
 from perago.app.authoring.workspace_spec import WorkspaceSpec
 from perago.domain.attempt import ExecutionId
@@ -70,8 +70,7 @@ def task_on(name: str, **spec: object) -> TaskDefinition:
     def simulated(workspace: Path, params: Params) -> Result:
         raise AssertionError((workspace, params))
 
-    definition: TaskDefinition = vars(simulated)["__perago_task__"]
-    return definition
+    return task_of(simulated)
 
 
 @dataclass(slots=True)

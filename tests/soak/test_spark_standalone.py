@@ -9,10 +9,8 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from tests.contract.lakefs_under_test import MAIN
 from tests.integration.spark_flow_scene import (
     declare_steps,
-    fence_main,
     spark_environment,
     start_steps,
 )
@@ -20,6 +18,7 @@ from tests.integration.worker_scene import worker_scene
 
 from perago.adapters.spark.jars import java_program, pyspark_jars
 from perago.domain.attempt import WorkflowStatus
+from perago.testing.contract.lakefs_under_test import MAIN
 from perago_servers import ConductorServer, LakefsServer
 
 pytestmark = [
@@ -94,7 +93,7 @@ async def test_a_spark_task_runs_on_a_standalone_cluster(
     async with worker_scene((lakefs_server, conductor_server), tmp_path) as scene:
         modules = await declare_steps(scene, ["ingest"])
         (tmp_path / "marks" / "ingest-begun").touch()  # nobody is killed here
-        fenced = await fence_main(scene)
+        fenced = await scene.lakefs.install_fence(scene.repository)
         workflow = await start_steps(scene, modules, fenced, rows=ROWS)
         environment = spark_environment(scene) | {
             "PERAGO_SPARK_MASTER": standalone,
