@@ -1,6 +1,8 @@
 """Every public name of the kit is there, and a test of the kit uses it."""
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -29,3 +31,8 @@ def test_a_public_name_is_there_and_a_test_uses_it(name: str) -> None:
 def test_a_name_that_is_not_public_is_refused() -> None:
     with pytest.raises(AttributeError, match="has no attribute 'Nonsense'"):
         _ = perago.testing.Nonsense
+
+
+def test_a_test_that_passes_pays_for_nothing_that_draws() -> None:
+    code = "import sys, perago.testing.environment; sys.exit('rich' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
