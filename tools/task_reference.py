@@ -204,7 +204,9 @@ The input of such a workflow has two parts:
 The output of a fork has `workspace`, and `results` with the result of each branch under its
 reference name. Results flow nowhere by themselves: write `${REFERENCE.output.result.FIELD}` where a
 task needs one. `perago submit` gives an empty object to each task that no `--params` names, so that
-defaults hold, and refuses a name that the definition does not read.
+defaults hold, and refuses a name that the definition does not read. As far as the TaskDefs on
+Conductor tell, it also refuses a misspelt field, and a field without a default that nothing gives
+to a task that runs in every case.
 
 How this is used: [several tasks on one branch](../how-to/several-tasks-on-one-branch.md),
 [a workflow as one transaction](../how-to/workflow-as-one-transaction.md).

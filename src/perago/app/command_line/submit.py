@@ -1,20 +1,17 @@
 """`perago submit` and `perago head`: start a workflow on the head of a branch, and wait for it.
 
 The input is what tasks expect: `workspace` with the head's commit id, and `params` with the params
-of each task under its reference name. Names are compared with the definitions on Conductor.
+of each task under its reference name.
 """
 
-import json
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
 from datetime import datetime
-from difflib import get_close_matches
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, cast
 
 import typer
 
+from perago.app.command_line.params import check_params, complete_params, merged_params
 from perago.app.command_line.reporting import (
     FAILED,
     CommandUsageError,
@@ -22,14 +19,13 @@ from perago.app.command_line.reporting import (
     note,
     say,
     say_json,
-    warn,
 )
 from perago.app.command_line.services import RepositoryName, ask
 from perago.domain.attempt import AttemptStatus, WorkflowStatus
 from perago.domain.attempt_history import AttemptEvidence
 from perago.domain.lakefs import BranchName, CommitId, RepositoryId
 from perago.domain.workflow_explanation import at_and_in
-from perago.ports.conductor import TaskDefinitions, WorkflowRecord, Workflows
+from perago.ports.conductor import WorkflowRecord, Workflows
 from perago.ports.errors import MissingError, UnavailableError
 from perago.ports.installations import ConductorInstallation
 from perago.ports.system import Clock
@@ -42,8 +38,6 @@ LOOK_SECONDS: Final = 1.0  # between two looks: people watch, and a look costs C
 # start would watch a workflow that never ends. The line ends nothing: one that comes while
 # a worker still imports its modules does no harm.
 UNPOLLED_SECONDS: Final = 15.0
-# `${workflow.input.params.REFERENCE}` of a definition, as `perago workflow new` writes it.
-_PARAMS = re.compile(r"\$\{workflow\.input\.params\.(\w+)[^}]*\}")
 
 
 class WorkflowUnknownError(MissingError):
@@ -100,7 +94,7 @@ def submit(
     if as_json:
         ended = {} if record is None else {"status": record.status, "output": record.output_data}
         reason = {} if record is None else {"reason": record.reason}
-        say_json("submit/1", {**submitted.document(), **ended, **reason})
+        say_json("submit/1", {**asdict(submitted), **ended, **reason})
     elif record is None:
         say(submitted.workflow_id)
     else:
@@ -117,12 +111,7 @@ class Submitted:
     workflow: str
     version: int
     workflow_id: str
-    workflow_input: Mapping[str, object]
-
-    def document(self) -> dict[str, object]:
-        """What `--json` prints."""
-        facts = {"workflow": self.workflow, "version": self.version}
-        return {**facts, "workflow_id": self.workflow_id, "input": dict(self.workflow_input)}
+    input: Mapping[str, object]
 
 
 async def _head(services: "Container", repository: RepositoryId, branch: BranchName) -> CommitId:
@@ -156,7 +145,7 @@ async def start_workflow(
     workspace: Mapping[str, object],
     params: Mapping[str, object],
 ) -> Submitted:
-    """Start the newest version of a workflow; raises when it would not read the params."""
+    """Start the newest version of a workflow; raises when its tasks would not take the params."""
     workflows = conductor.workflows
     definition = await workflows.read_definition(name)
     if definition is None:
@@ -166,83 +155,9 @@ async def start_workflow(
         "workspace": workspace,
         "params": complete_params(definition, params),
     }
-    await check_fields(conductor.definitions, definition, params)
+    await check_params(conductor, definition, params)
     workflow_id = await workflows.start(name, given, version=version)
     return Submitted(name, version, workflow_id, given)
-
-
-def complete_params(
-    definition: Mapping[str, object], params: Mapping[str, object]
-) -> dict[str, object]:
-    """The params, with an empty object for each task that was given none.
-
-    Without one a task whose params all have defaults would get null. A name that the definition
-    does not read is refused, because the task that it was meant for would run without it.
-    """
-    text = json.dumps(definition)
-    read = sorted(set(_PARAMS.findall(text)))
-    reads_all = re.search(r"\$\{workflow\.input(\.params)?\}", text) is not None
-    for name in params:
-        if name not in read and not reads_all:
-            near = get_close_matches(name, read, n=1)
-            known = f"it reads {', '.join(read)}" if read else "it reads no params"
-            hint = f"did you mean {near[0]}?" if near else known
-            raise CommandUsageError(f"{definition['name']} does not read params.{name}; {hint}")
-    whole = {found[1] for _, text in _readers(definition) if (found := _PARAMS.fullmatch(text))}
-    return {**{name: dict[str, object]() for name in sorted(whole)}, **params}
-
-
-def _readers(value: object) -> Iterator[tuple[str, str]]:
-    """Name and `params` of every task whose params are one expression, wherever it stands."""
-    if isinstance(value, list):
-        for item in cast("list[object]", value):
-            yield from _readers(item)
-    if not isinstance(value, Mapping):
-        return
-    inner = cast("Mapping[str, object]", value)
-    given = inner.get("inputParameters")
-    params = cast("Mapping[str, object]", given).get("params") if isinstance(given, Mapping) else ""
-    if isinstance(params, str):
-        yield str(inner.get("name", "")), params
-    for item in inner.values():
-        yield from _readers(item)
-
-
-async def check_fields(
-    definitions: TaskDefinitions, definition: Mapping[str, object], params: Mapping[str, object]
-) -> None:
-    """Compare the fields of params with the schema in the TaskDef of the task that reads them.
-
-    A task ignores fields that it does not know, so it would run with the default instead. A field
-    that is like one of the task is a slip, and refused. Another one may be meant for a model that
-    takes more than its schema says, and is told of.
-    """
-    for task, text in _readers(definition):
-        found = _PARAMS.fullmatch(text)
-        given = params.get(found[1]) if found and text.endswith(f".{found[1]}}}") else None
-        if not isinstance(given, Mapping) or not given:
-            continue
-        known = _fields_of(await definitions.read(task))
-        for name in sorted(cast("Mapping[str, object]", given)):
-            if known is not None and name not in known:
-                _tell_of_unknown(task, name, known)
-
-
-def _tell_of_unknown(task: str, name: str, known: Sequence[str]) -> None:
-    text = f"{task} has no param {name}, says its TaskDef on Conductor"
-    if near := get_close_matches(name, known, n=1):
-        again = "if the code has it, run `perago register` first"
-        raise CommandUsageError(f"{text}; did you mean {near[0]}? ({again})")
-    warn(f"{text}, and ignores it")
-
-
-def _fields_of(taskdef: Mapping[str, object] | None) -> list[str] | None:
-    """The fields of the params in the schema that `perago register` wrote; None without one."""
-    found = taskdef
-    for key in ("inputSchema", "data", "properties", "params", "properties"):
-        inner = None if found is None else found.get(key)
-        found = cast("Mapping[str, object]", inner) if isinstance(inner, Mapping) else None
-    return None if found is None else sorted(found)
 
 
 async def follow(
@@ -320,57 +235,3 @@ def _news(record: WorkflowRecord, known: dict[tuple[str, int], str], now: dateti
             line += f"; it can begin {at_and_in(attempt.due, now)}"
         lines.append(line)
     return lines
-
-
-def merged_params(texts: list[str]) -> dict[str, object]:
-    """The params of all options; a later one wins."""
-    found: dict[str, object] = {}
-    for text in texts:
-        found = _merged(found, _params_of(text))
-    return found
-
-
-def _params_of(text: str) -> dict[str, object]:
-    wanted = "--params expects JSON, @FILE with JSON, or REFERENCE.FIELD=VALUE"
-    if text.startswith("@"):
-        try:
-            return _json_object(Path(text[1:]).read_text(encoding="utf-8"), f"{wanted}; {text}")
-        except (OSError, UnicodeDecodeError) as error:
-            raise CommandUsageError(f"{wanted}: {error}") from error
-    if text.lstrip().startswith("{"):
-        return _json_object(text, wanted)
-    name, equals, value = text.partition("=")
-    parts = name.split(".")
-    if not equals or not all(parts):
-        raise CommandUsageError(f"{wanted}; found {text!r}")
-    # Everything else stays a text, which a params model reads as the number or date that it wants:
-    # `song=007` is no number.
-    is_json = value.startswith(("{", "[", '"'))
-    found: object = _json(value, wanted) if is_json else value
-    for part in reversed(parts):
-        found = {part: found}
-    return cast("dict[str, object]", found)
-
-
-def _json(text: str, wanted: str) -> object:
-    try:
-        return cast("object", json.loads(text))
-    except ValueError as error:
-        raise CommandUsageError(f"{wanted}: {error}") from error
-
-
-def _json_object(text: str, wanted: str) -> dict[str, object]:
-    found = _json(text, wanted)
-    if not isinstance(found, dict):
-        raise CommandUsageError(f"{wanted}; found {type(found).__name__}")
-    return cast("dict[str, object]", found)
-
-
-def _merged(one: Mapping[str, object], other: Mapping[str, object]) -> dict[str, object]:
-    both = {**one, **other}
-    for name in one.keys() & other.keys():
-        first, second = one[name], other[name]
-        if isinstance(first, Mapping) and isinstance(second, Mapping):
-            inner = cast("Mapping[str, object]", first), cast("Mapping[str, object]", second)
-            both[name] = _merged(*inner)
-    return both

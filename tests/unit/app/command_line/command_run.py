@@ -5,6 +5,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from perago.domain.lakefs import CommitId
+from perago.ports.installations import ConductorInstallation
+
 TASK = """
 from pathlib import Path
 from pydantic import BaseModel
@@ -42,3 +45,4 @@ class Ran:
 
 Run = Callable[..., Ran]
 Module = Callable[..., str]
+Servers = tuple[CommitId, ConductorInstallation]

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.app.command_line.command_run import TASK, Module, Ran, Run
+from tests.unit.app.command_line.command_run import TASK, Module, Ran, Run, Servers
 
 from perago.adapters.memory import installations
 from perago.adapters.memory.conductor_server import MemoryConductor
@@ -84,3 +84,14 @@ def module(project: Path) -> Module:
         return target
 
     return module
+
+
+@pytest.fixture
+def servers(project: Path, monkeypatch: pytest.MonkeyPatch) -> Servers:
+    """A lakeFS with one repository, its head, and a Conductor, both in memory."""
+    url = f"memory:{project}"
+    monkeypatch.setenv("PERAGO_LAKEFS", url)
+    monkeypatch.setenv("PERAGO_CONDUCTOR", url)
+    lakefs = installations.shared_memory(url)
+    commit = installations.RepositoryBuilder(lakefs, "songs").commit({"a": b"a"})
+    return commit, installations.shared_conductor(url)

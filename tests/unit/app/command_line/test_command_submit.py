@@ -3,27 +3,18 @@
 import asyncio
 import json
 import re
-from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from tests.unit.app.command_line.command_run import Module, Run
+from tests.unit.app.command_line.command_run import Module, Run, Servers
 
 from perago.adapters.memory.conductor_server import MemoryConductor
-from perago.adapters.memory.installations import (
-    RepositoryBuilder,
-    conductor_installation,
-    shared_conductor,
-    shared_memory,
-)
+from perago.adapters.memory.installations import conductor_installation
 from perago.adapters.memory.system import VirtualClock, WorkerHandle
-from perago.app.command_line.submit import complete_params, follow, merged_params, start_workflow
+from perago.app.command_line.submit import follow, start_workflow
 from perago.domain.attempt import AttemptStatus, WorkflowStatus
-from perago.domain.lakefs import CommitId
 from perago.ports.conductor import PollRequest, TerminalUpdate, WorkflowRecord
 from perago.ports.errors import OutcomeUnknownError, UnavailableError
 from perago.ports.installations import ConductorInstallation
@@ -32,21 +23,6 @@ from perago.testing.fault_injector import FaultInjector, faulty_installation
 from perago.testing.faults import LoseAnswer, Moment, Side
 
 SPEC = 'workspace=WorkspaceSpec(prefix="{}", isolation="prefix")'
-
-
-@pytest.fixture
-def servers(
-    project: Path, monkeypatch: pytest.MonkeyPatch
-) -> tuple[CommitId, ConductorInstallation]:
-    """A lakeFS with one repository, its head, and a Conductor, both in memory."""
-    url = f"memory:{project}"
-    monkeypatch.setenv("PERAGO_LAKEFS", url)
-    monkeypatch.setenv("PERAGO_CONDUCTOR", url)
-    commit = RepositoryBuilder(shared_memory(url), "songs").commit({"a": b"a"})
-    return commit, shared_conductor(url)
-
-
-Servers = tuple[CommitId, ConductorInstallation]
 
 
 def ends(status: str) -> dict[str, object]:
@@ -194,6 +170,31 @@ def test_a_field_that_the_taskdef_does_not_have_is_not_swallowed(
     assert said in ran.err
 
 
+@pytest.mark.parametrize(
+    ("options", "code", "said"),
+    [
+        ([], 2, "error: left needs rows, says the TaskDef on Conductor; add --params left.rows="),
+        (["--params", "left.others=1"], 2, "did you mean other?"),
+        (["--params", "left.rows=1"], 0, "started sides"),
+    ],
+    ids=["nothing given", "a slip is named first", "given"],
+)
+def test_a_param_that_a_task_needs_is_asked_for_before_the_workflow_starts(
+    run: Run, module: Module, servers: Servers, options: list[str], code: int, said: str
+) -> None:
+    """The worker would refuse each attempt with PRG-I003."""
+    _, conductor = servers
+    run("workflow", "new", module("left"), "--name", "sides", "--register")
+    fields = {"rows": {"type": "integer"}, "other": {"type": "integer", "default": 1}}
+    params = {"properties": fields, "required": ["rows"], "type": "object"}
+    schema = {"name": "left.input", "data": {"properties": {"params": params}}}
+    asyncio.run(conductor.definitions.put({"name": "left", "inputSchema": schema}))
+    ran = run("submit", "sides", "--repo", "songs", "--branch", "main", *options)
+    assert ran.code == code
+    assert said in ran.err
+    assert ("PRG-X003" in ran.err) == (ran.out == "") == bool(code)
+
+
 @pytest.mark.parametrize("words", [["head", "songs", "mian"], ["head", "other", "main"]])
 def test_a_head_that_is_not_there_is_the_answer_of_the_service(
     run: Run, servers: Servers, words: list[str]
@@ -248,57 +249,6 @@ def test_without_servers_the_settings_are_what_is_missing(run: Run, project: Pat
     del project
     for words in (["head", "r", "b"], ["submit", "w", "--repo", "r", "--branch", "b"]):
         assert run(*words).code == 3
-
-
-@pytest.mark.parametrize(
-    ("texts", "merged"),
-    [
-        ([], {}),
-        (["a.b=1"], {"a": {"b": "1"}}),
-        (["a.b=x=y"], {"a": {"b": "x=y"}}),
-        (["a="], {"a": ""}),
-        (["a.b=[1, 2]"], {"a": {"b": [1, 2]}}),
-        (['a.b="1"'], {"a": {"b": "1"}}),
-        (['{"a": {"b": 1, "c": 2}}', "a.b=3"], {"a": {"b": "3", "c": 2}}),
-        (["a.b=1", "a.c=2", "a=x"], {"a": "x"}),
-    ],
-)
-def test_params_of_several_options_are_merged(
-    texts: list[str], merged: Mapping[str, object]
-) -> None:
-    assert merged_params(texts) == merged
-
-
-def test_params_come_from_a_file(tmp_path: Path) -> None:
-    path = tmp_path / "params.json"
-    path.write_text('{"a": {"b": 1}}')
-    assert merged_params([f"@{path}", "a.c=2"]) == {"a": {"b": 1, "c": "2"}}
-
-
-WORDS = st.text("abc_", min_size=1, max_size=4)
-TREES = st.dictionaries(WORDS, st.dictionaries(WORDS, st.text("xyz .=", max_size=5), max_size=3))
-
-
-@given(TREES)
-def test_words_and_json_say_the_same(params: dict[str, dict[str, str]]) -> None:
-    words = [
-        f"{name}.{field}={value}"
-        for name, inner in params.items()
-        for field, value in inner.items()
-    ]
-    spelled = {name: inner for name, inner in params.items() if inner}
-    assert merged_params(words) == spelled
-    assert merged_params([json.dumps(params), *words]) == params
-
-
-def test_a_task_without_params_gets_an_empty_object_and_a_list_is_left_alone() -> None:
-    tasks = [
-        {"inputParameters": {"params": "${workflow.input.params.clean}"}},
-        {"inputParameters": {"params": {"songs": "${workflow.input.params.songs}"}}},
-    ]
-    assert complete_params({"name": "w", "tasks": tasks}, {}) == {"clean": {}}
-    everything = {"name": "w", "tasks": [{"inputParameters": {"all": "${workflow.input}"}}]}
-    assert complete_params(everything, {"x": 1}) == {"x": 1}
 
 
 async def started(conductor: ConductorInstallation, delay_seconds: int = 0) -> str:

@@ -1,0 +1,291 @@
+"""What `--params` of `perago submit` says, and whether the tasks of a workflow take it.
+
+`merged_params` reads the options, `complete_params` makes the input of them. `check_params` refuses
+what the tasks would not take, as far as their TaskDefs on Conductor tell.
+"""
+
+import json
+import re
+from collections.abc import Awaitable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Final, cast
+
+from perago.app.command_line.reporting import CommandUsageError, warn
+from perago.ports.errors import AccessDeniedError, RequestRefusedError
+from perago.ports.installations import ConductorInstallation
+
+# `${workflow.input.params.REFERENCE}` of a definition, as `perago workflow new` writes it.
+_PARAMS = re.compile(r"\$\{workflow\.input\.params\.(\w+)[^}]*\}")
+# One value of the params, or all of them, as the workflow of one branch of a fork has them.
+_PATH = re.compile(r"\$\{workflow\.input\.params(?:\.(?P<path>\w+(?:\.\w+)*))?\}")
+# What may leave rows out, or has rows that read the input of another workflow.
+_MAY_NOT_RUN = re.compile(r'"(?:SWITCH|DECISION|TERMINATE|DO_WHILE|workflowDefinition)"')
+_ABSENT: Final = object()
+
+
+def merged_params(texts: list[str]) -> dict[str, object]:
+    """The params of all options; a later one wins."""
+    found: dict[str, object] = {}
+    for text in texts:
+        found = _merged(found, _params_of(text))
+    return found
+
+
+def _params_of(text: str) -> dict[str, object]:
+    wanted = "--params expects JSON, @FILE with JSON, or REFERENCE.FIELD=VALUE"
+    if text.startswith("@"):
+        try:
+            return json_object(Path(text[1:]).read_text(encoding="utf-8"), f"{wanted}; {text}")
+        except (OSError, UnicodeDecodeError) as error:
+            raise CommandUsageError(f"{wanted}: {error}") from error
+    if text.lstrip().startswith("{"):
+        return json_object(text, wanted)
+    name, equals, value = text.partition("=")
+    parts = name.split(".")
+    if not equals or not all(parts):
+        raise CommandUsageError(f"{wanted}; found {text!r}")
+    # Everything else stays a text, which a params model reads as the number or date that it wants:
+    # `song=007` is no number.
+    is_json = value.startswith(("{", "[", '"'))
+    found: object = _json(value, wanted) if is_json else value
+    for part in reversed(parts):
+        found = {part: found}
+    return cast("dict[str, object]", found)
+
+
+def json_object(text: str, wanted: str) -> dict[str, object]:
+    """The object that a text of JSON has; `wanted` begins the error for any other text."""
+    found = _json(text, wanted)
+    if not isinstance(found, dict):
+        raise CommandUsageError(f"{wanted}; found {type(found).__name__}")
+    return cast("dict[str, object]", found)
+
+
+def _json(text: str, wanted: str) -> object:
+    try:
+        return cast("object", json.loads(text))
+    except ValueError as error:
+        raise CommandUsageError(f"{wanted}: {error}") from error
+
+
+def _merged(one: Mapping[str, object], other: Mapping[str, object]) -> dict[str, object]:
+    both = {**one, **other}
+    for name in one.keys() & other.keys():
+        first, second = one[name], other[name]
+        if isinstance(first, Mapping) and isinstance(second, Mapping):
+            inner = cast("Mapping[str, object]", first), cast("Mapping[str, object]", second)
+            both[name] = _merged(*inner)
+    return both
+
+
+def complete_params(
+    definition: Mapping[str, object], params: Mapping[str, object]
+) -> dict[str, object]:
+    """The params, with an empty object for each task that was given none.
+
+    Without one a task whose params all have defaults would get null. A name that the definition
+    does not read is refused, because the task that it was meant for would run without it.
+    """
+    text = json.dumps(definition)
+    read = sorted(set(_PARAMS.findall(text)))
+    reads_all = re.search(r"\$\{workflow\.input(\.params)?\}", text) is not None
+    for name in params:
+        if name not in read and not reads_all:
+            near = get_close_matches(name, read, n=1)
+            known = f"it reads {', '.join(read)}" if read else "it reads no params"
+            hint = f"did you mean {near[0]}?" if near else known
+            raise CommandUsageError(f"{definition['name']} does not read params.{name}; {hint}")
+    paths = (_path_in(reader.given) for reader in _readers(definition))
+    taken_whole = {path.partition(".")[0] for path in paths if path}
+    return {**{name: dict[str, object]() for name in sorted(taken_whole)}, **params}
+
+
+async def check_params(
+    conductor: ConductorInstallation, definition: Mapping[str, object], params: Mapping[str, object]
+) -> None:
+    """Compare params with the schemas in the TaskDefs of the tasks that read them.
+
+    A task ignores fields that it does not know, so it would run with the default instead. A field
+    that is like one of the task is a slip, and refused. Another one may be meant for a model that
+    takes more than its schema says, and is told of.
+    A field without a default that nothing gives is refused, because every attempt would fail for
+    it. Only in rows that run in every case: a workflow may be started to go another way.
+    """
+    missing: dict[str, dict[str, str]] = {}
+    for reader in _readers(definition):
+        for task, fields in await _tasks_of(conductor, reader):
+            reader.check_names(task, fields, params)
+            if reader.always_runs and (paths := reader.missing(fields, params)):
+                missing[task] = missing.get(task, {}) | paths
+    if missing:
+        needs = [f"{task} needs {', '.join(paths)}" for task, paths in missing.items()]
+        every = [path for paths in missing.values() for path in paths.values()]
+        options = [f"--params {path}=VALUE" for path in every]
+        raise CommandUsageError(
+            f"{'; '.join(needs)}, says the TaskDef on Conductor; add {' '.join(options)}"
+            " (if the code has a default, run `perago register` first)"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Fields:
+    """The fields of a params model, in the schema that `perago register` wrote."""
+
+    known: Mapping[str, object]
+    required: Sequence[str]
+
+    def takes_null(self, name: str) -> bool:
+        """Whether null may be a value of a field; a schema of several types is not looked into."""
+        kind = (_object(self.known.get(name)) or {}).get("type")
+        return kind == "null" or not isinstance(kind, str)
+
+
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    """A row of a definition, and what it gives its task as params."""
+
+    row: Mapping[str, object]
+    given: object
+    always_runs: bool
+
+    def reads_params(self) -> bool:
+        """Whether any of it comes from the params of the workflow."""
+        parts = _object(self.given)
+        values = [self.given] if parts is None else parts.values()
+        return any(_path_in(value) is not None for value in values)
+
+    def check_names(self, task: str, fields: _Fields, params: Mapping[str, object]) -> None:
+        """Refuse a field that is like one of the task, and tell of any other unknown one."""
+        _, given = self._taken_whole(params)
+        for name in sorted((given or {}).keys() - fields.known):
+            text = f"{task} has no param {name}, says its TaskDef on Conductor"
+            if near := get_close_matches(name, sorted(fields.known), n=1):
+                again = "if the code has it, run `perago register` first"
+                raise CommandUsageError(f"{text}; did you mean {near[0]}? ({again})")
+            warn(f"{text}, and ignores it")
+
+    def missing(self, fields: _Fields, params: Mapping[str, object]) -> dict[str, str]:
+        """Fields that the task needs and is not given, each with its path in the params."""
+        if (parts := _object(self.given)) is not None:
+            paths = {name: _path_in(parts.get(name)) for name in fields.required}
+            # Conductor gives null for a path at which nothing is, and some fields take that.
+            return {
+                name: path
+                for name, path in paths.items()
+                if path and _at(params, path) is _ABSENT and not fields.takes_null(name)
+            }
+        path, given = self._taken_whole(params)
+        # An unknown name may be the second name of a field, which the schema does not show.
+        if given is None or given.keys() - fields.known:
+            return {}
+        absent = [name for name in fields.required if name not in given]
+        return {name: f"{path}.{name}" if path else name for name in absent}
+
+    def _taken_whole(
+        self, params: Mapping[str, object]
+    ) -> tuple[str | None, Mapping[str, object] | None]:
+        """The one path with all params of the task, and what is there; None for no object."""
+        path = _path_in(self.given)
+        found = None if path is None else _at(params, path)
+        if found is _ABSENT:
+            return path, {}
+        return path, _object(found)
+
+
+def _readers(definition: Mapping[str, object]) -> Iterator[_Reader]:
+    """Every row with params, wherever it stands."""
+    rows, always_runs = definition.get("tasks"), True
+    for row in cast("list[object]", rows) if isinstance(rows, list) else []:
+        always_runs = always_runs and _MAY_NOT_RUN.search(json.dumps(row)) is None
+        yield from _readers_in(row, always_runs=always_runs)
+
+
+def _readers_in(value: object, *, always_runs: bool) -> Iterator[_Reader]:
+    if isinstance(value, list):
+        for each in cast("list[object]", value):
+            yield from _readers_in(each, always_runs=always_runs)
+    elif (row := _object(value)) is not None:
+        always_runs = always_runs and not row.get("optional")  # its failure ends no workflow
+        given = (_object(row.get("inputParameters")) or {}).get("params")
+        if given is not None:
+            yield _Reader(row, given, always_runs)
+        for each in row.values():
+            yield from _readers_in(each, always_runs=always_runs)
+
+
+async def _tasks_of(conductor: ConductorInstallation, reader: _Reader) -> list[tuple[str, _Fields]]:
+    """The tasks that get what a row gives, of which Conductor knows the fields."""
+    if not reader.reads_params():
+        return []
+    names = [str(reader.row.get("name"))]
+    if reader.row.get("type") == "SUB_WORKFLOW":
+        names = await _tasks_of_child(conductor, _object(reader.row.get("subWorkflowParam")) or {})
+    found: list[tuple[str, _Fields]] = []
+    for name in names:
+        fields = _fields_of(await _unless_refused(conductor.definitions.read(name)))
+        if fields is not None:
+            found.append((name, fields))
+    return found
+
+
+async def _tasks_of_child(
+    conductor: ConductorInstallation, started: Mapping[str, object]
+) -> list[str]:
+    """The tasks of another workflow that take its params whole, as in a branch of a fork."""
+    child = await _unless_refused(conductor.workflows.read_definition(str(started.get("name"))))
+    # An older version may have other tasks, and only the newest one can be read.
+    if child is None or started.get("version") not in {None, child.get("version")}:
+        return []
+    return [
+        str(each.row.get("name"))
+        for each in _readers(child)
+        if each.always_runs and _path_in(each.given) == ""
+    ]
+
+
+async def _unless_refused(
+    reading: Awaitable[Mapping[str, object] | None],
+) -> Mapping[str, object] | None:
+    """What is read; None where the key may not, or the name cannot be asked for.
+
+    A worker needs neither, and it looks at the params again.
+    """
+    try:
+        return await reading
+    except (AccessDeniedError, RequestRefusedError):
+        return None
+
+
+def _fields_of(taskdef: Mapping[str, object] | None) -> _Fields | None:
+    """The fields of the params in a TaskDef; None where it says nothing of them."""
+    found = taskdef or {}
+    for key in ("inputSchema", "data", "properties", "params"):
+        found = _object(found.get(key)) or {}
+    known, required = _object(found.get("properties")), found.get("required", [])
+    if known is None or not isinstance(required, list):
+        return None
+    return _Fields(known, [str(name) for name in cast("list[object]", required)])
+
+
+def _path_in(value: object) -> str | None:
+    """The path below the params that an expression reads, empty for all of them."""
+    found = _PATH.fullmatch(value) if isinstance(value, str) else None
+    return None if found is None else found["path"] or ""
+
+
+def _at(params: Mapping[str, object], path: str) -> object:
+    """What is at a path; `_ABSENT` where an object has no such name."""
+    found: object = params
+    for name in path.split(".") if path else ():
+        if (inside := _object(found)) is None:
+            return None
+        found = inside.get(name, _ABSENT)
+        if found is _ABSENT:
+            break
+    return found
+
+
+def _object(value: object) -> Mapping[str, object] | None:
+    return cast("Mapping[str, object]", value) if isinstance(value, Mapping) else None

@@ -1,0 +1,248 @@
+"""What `--params` of `perago submit` says, and what the tasks of a workflow would not take."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import BaseModel
+
+from perago import build_taskdef, task
+from perago.adapters.memory.conductor_server import MemoryConductor
+from perago.adapters.memory.installations import conductor_installation
+from perago.adapters.memory.system import VirtualClock, WorkerHandle
+from perago.app.authoring.task_declaration import task_of
+from perago.app.authoring.workflow_definition import fork_definitions, sequence_definition
+from perago.app.command_line.params import check_params, complete_params, merged_params
+from perago.app.command_line.reporting import CommandUsageError
+from perago.ports.conductor import TaskDefinitions
+from perago.ports.errors import AccessDeniedError
+from perago.ports.installations import ConductorInstallation
+
+
+@pytest.mark.parametrize(
+    ("texts", "merged"),
+    [
+        ([], {}),
+        (["a.b=1"], {"a": {"b": "1"}}),
+        (["a.b=x=y"], {"a": {"b": "x=y"}}),
+        (["a="], {"a": ""}),
+        (["a.b=[1, 2]"], {"a": {"b": [1, 2]}}),
+        (['a.b="1"'], {"a": {"b": "1"}}),
+        (['{"a": {"b": 1, "c": 2}}', "a.b=3"], {"a": {"b": "3", "c": 2}}),
+        (["a.b=1", "a.c=2", "a=x"], {"a": "x"}),
+    ],
+)
+def test_params_of_several_options_are_merged(
+    texts: list[str], merged: Mapping[str, object]
+) -> None:
+    assert merged_params(texts) == merged
+
+
+def test_params_come_from_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "params.json"
+    path.write_text('{"a": {"b": 1}}')
+    assert merged_params([f"@{path}", "a.c=2"]) == {"a": {"b": 1, "c": "2"}}
+
+
+WORDS = st.text("abc_", min_size=1, max_size=4)
+TREES = st.dictionaries(WORDS, st.dictionaries(WORDS, st.text("xyz .=", max_size=5), max_size=3))
+
+
+@given(TREES)
+def test_words_and_json_say_the_same(params: dict[str, dict[str, str]]) -> None:
+    words = [
+        f"{name}.{field}={value}"
+        for name, inner in params.items()
+        for field, value in inner.items()
+    ]
+    spelled = {name: inner for name, inner in params.items() if inner}
+    assert merged_params(words) == spelled
+    assert merged_params([json.dumps(params), *words]) == params
+
+
+def test_a_task_without_params_gets_an_empty_object_and_a_list_is_left_alone() -> None:
+    tasks = [
+        {"inputParameters": {"params": "${workflow.input.params.clean}"}},
+        {"inputParameters": {"params": {"songs": "${workflow.input.params.songs}"}}},
+    ]
+    assert complete_params({"name": "w", "tasks": tasks}, {}) == {"clean": {}}
+    everything = {"name": "w", "tasks": [{"inputParameters": {"all": "${workflow.input}"}}]}
+    assert complete_params(everything, {"x": 1}) == {"x": 1}
+
+
+class Params(BaseModel):
+    """Two fields without a default, of which one takes null."""
+
+    least: int
+    note: str | None
+    most: int = 3
+
+
+class Result(BaseModel):
+    """What came of it."""
+
+    rows: int
+
+
+@task(name="team.clean", owner_email="team@example.org")
+def clean(params: Params) -> Result:
+    return Result(rows=params.least)
+
+
+CLEAN = task_of(clean)
+WHOLE = "${workflow.input.params.team_clean}"
+PARTS = {
+    "least": "${workflow.input.params.from.least}",
+    "note": "${workflow.input.params.note}",
+    "most": "${workflow.input.params.most}",
+}
+
+
+@pytest.fixture
+async def conductor() -> ConductorInstallation:
+    """A Conductor that knows the task."""
+    conductor = conductor_installation(MemoryConductor(VirtualClock()), WorkerHandle())
+    await conductor.definitions.put(build_taskdef(CLEAN))
+    return conductor
+
+
+def row(params: object = WHOLE, **more: object) -> dict[str, object]:
+    """The row of a definition that runs the task."""
+    given = {"name": "team.clean", "taskReferenceName": "clean", "type": "SIMPLE"}
+    return {**given, "inputParameters": {"params": params}, **more}
+
+
+def of(*rows: object) -> dict[str, object]:
+    """A definition with these rows."""
+    return {"name": "w", "version": 1, "tasks": list(rows)}
+
+
+def switch(*rows: object) -> dict[str, object]:
+    """A row behind which these run in one case."""
+    return {"name": "s", "type": "SWITCH", "decisionCases": {"yes": list(rows)}}
+
+
+END = {"name": "e", "type": "TERMINATE", "inputParameters": {"terminationStatus": "COMPLETED"}}
+
+
+@pytest.mark.parametrize(
+    ("definition", "params", "options"),
+    [
+        (of(row()), {}, "team_clean.least team_clean.note"),
+        (of(row()), {"team_clean": {"note": None}}, "team_clean.least"),
+        (of(row("${workflow.input.params}")), {"note": "x"}, "least"),
+        (of(row("${workflow.input.params.a.b}")), {"a": {}}, "a.b.least a.b.note"),
+        (of(row(PARTS)), {}, "from.least"),
+        (of(row(), switch(row())), {"team_clean": {"least": 1}}, "team_clean.note"),
+        (sequence_definition("w", [CLEAN]), {}, "team_clean.least team_clean.note"),
+    ],
+    ids=[
+        "nothing",
+        "one of two",
+        "all params are those of one task",
+        "deeper",
+        "field by field",
+        "before a switch",
+        "as perago writes it",
+    ],
+)
+async def test_a_field_that_nothing_gives_is_missing(
+    conductor: ConductorInstallation,
+    definition: Mapping[str, object],
+    params: Mapping[str, object],
+    options: str,
+) -> None:
+    with pytest.raises(CommandUsageError) as refused:
+        await check_params(conductor, definition, params)
+    fields = ", ".join(each.rpartition(".")[2] for each in options.split())
+    wanted = " ".join(f"--params {each}=VALUE" for each in options.split())
+    assert str(refused.value) == (
+        f"team.clean needs {fields}, says the TaskDef on Conductor; add {wanted}"
+        " (if the code has a default, run `perago register` first)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("definition", "params"),
+    [
+        (of(row()), {"team_clean": {"least": "1", "note": None}}),
+        (of(row()), {"team_clean": "as text"}),
+        (of(row()), {"team_clean": {"second_name_of_least": 1}}),
+        (of(row(PARTS)), {"from": {"least": 1}}),
+        (of(row(PARTS)), {"from": "as text"}),
+        (of(row({"least": 1, "note": None})), {}),
+        (of(row({"least": "${other.output.result.rows}"})), {}),
+        (of(row("${other.output.result}")), {}),
+        (of(row(name="team.unknown")), {}),
+        (of(row(optional=True)), {}),
+        (of(switch(row())), {}),
+        (of(switch(END), row()), {}),
+        (of(END, row()), {}),
+    ],
+    ids=[
+        "all that is needed",
+        "no object",
+        "perhaps under a second name",
+        "null where the field takes it",
+        "no object above",
+        "said by the definition",
+        "from another task",
+        "all from another task",
+        "a task without a TaskDef",
+        "an optional task",
+        "a task that one case runs",
+        "behind a case that ends the workflow",
+        "behind the end",
+    ],
+)
+async def test_what_may_work_is_not_refused(
+    conductor: ConductorInstallation,
+    definition: Mapping[str, object],
+    params: Mapping[str, object],
+) -> None:
+    await check_params(conductor, definition, params)
+
+
+async def test_a_task_whose_taskdef_has_no_schema_is_left_to_the_worker(
+    conductor: ConductorInstallation,
+) -> None:
+    await conductor.definitions.put({"name": "team.clean"})
+    await check_params(conductor, of(row()), {})
+
+
+class Closed(TaskDefinitions):
+    """TaskDefs that the key may not read."""
+
+    async def read(self, name: str) -> Mapping[str, object] | None:
+        """Refuse."""
+        raise AccessDeniedError(f"read {name}: 403")
+
+    async def put(self, definition: Mapping[str, object]) -> None:
+        """Nothing here stores one."""
+
+
+async def test_a_taskdef_that_may_not_be_read_is_left_to_the_worker(
+    conductor: ConductorInstallation,
+) -> None:
+    closed = replace(conductor, definitions=Closed())
+    await check_params(closed, of(row()), {})
+
+
+async def test_the_branches_of_a_fork_need_their_params_too(
+    conductor: ConductorInstallation,
+) -> None:
+    fork, branch = fork_definitions("sides", [CLEAN])
+    await check_params(conductor, fork, {})  # Conductor does not know the branch
+    await conductor.workflows.put_definition(branch)
+    with pytest.raises(CommandUsageError, match=r"add --params team_clean\.least=VALUE"):
+        await check_params(conductor, fork, {})
+    with pytest.raises(CommandUsageError, match="did you mean least"):
+        await check_params(conductor, fork, {"team_clean": {"leats": 1, "note": ""}})
+    await check_params(conductor, fork, {"team_clean": {"least": 1, "note": ""}})
+    # What the older version needs, which the fork starts, is not known.
+    await conductor.workflows.put_definition({**branch, "version": 2})
+    await check_params(conductor, fork, {})
