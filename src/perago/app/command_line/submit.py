@@ -86,6 +86,13 @@ def submit(
 
     The exit code of `--wait` is 0 when the workflow is COMPLETED, and 1 when it ends otherwise.
     """
+    if "/" in workflow:
+        # Conductor's web server refuses an address with such a name, before it looks for it.
+        raise CommandUsageError(
+            f"expected the name of a workflow, found {workflow!r}: Conductor cannot be asked for a"
+            " name with a slash. `perago workflow new MODULE --name NAME --register` registers the"
+            " workflow under another one"
+        )
     given = merged_params(params or [])
     address = RepositoryId(repository), BranchName(branch)
     submitted, record = ask(

@@ -227,6 +227,8 @@ def test_the_exit_code_says_how_the_workflow_ended(
     [
         (["unknown", "--repo", "songs", "--branch", "main"], 6, "PRG-L012"),
         (["sides", "--repo", "songs", "--branch", "mian"], 6, "PRG-L002"),
+        (["a/sides", "--repo", "songs", "--branch", "main"], 2, "found 'a/sides'"),
+        (["a/sides", "--repo", "songs", "--branch", "main"], 2, "a name with a slash"),
         (["sides", "--repo", "songs"], 2, "branch"),
         (["sides", "--repo", "songs", "--branch", "main", "--params", "lefd.n=1"], 2, "mean left?"),
         (["sides", "--repo", "songs", "--branch", "main", "--params", "x.n=1"], 2, "reads left"),
