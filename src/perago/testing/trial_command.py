@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Mapping
 from difflib import get_close_matches
 from pathlib import Path
+from shlex import quote
 from typing import Annotated, cast
 from urllib.parse import urlsplit
 
@@ -16,6 +17,7 @@ import typer
 
 from perago.app.authoring.task_definition import TaskDefinition
 from perago.app.command_line.loading import TaskOption, load_one_task
+from perago.app.command_line.params import json_object
 from perago.app.command_line.reporting import (
     FAILED,
     CommandUsageError,
@@ -85,14 +87,22 @@ def read_json_option(option: str, text: str) -> Mapping[str, object]:
         try:
             source = Path(text).read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            raise CommandUsageError(f"{wanted}: {error}") from error
+            name, equals, value = text.partition("=")
+            *_, field = parts = name.split(".")
+            if not (equals and all(part.isidentifier() for part in parts)):
+                raise CommandUsageError(f"{wanted}: {error}") from error
+            # As `perago submit` takes it, where REFERENCE. says for which task a field is.
+            meant = json.dumps({field: _json_or_text(value)})
+            hint = f"write {option} {quote(meant)}"
+            raise CommandUsageError(f"{wanted}; found {text!r}: {hint}") from error
+    return json_object(source, wanted)
+
+
+def _json_or_text(value: str) -> object:
     try:
-        found: object = json.loads(source)
-    except ValueError as error:
-        raise CommandUsageError(f"{wanted}: {error}") from error
-    if not isinstance(found, dict):
-        raise CommandUsageError(f"{wanted}; found {type(found).__name__}")
-    return cast("dict[str, object]", found)
+        return cast("object", json.loads(value))
+    except ValueError:
+        return value
 
 
 def _warn_of_unknown_params(task: TaskDefinition, given: Mapping[str, object]) -> None:

@@ -74,6 +74,18 @@ def test_run_prints_json(run: Run, target: str) -> None:
         (["--workspace", "ws", "--params", "{"], "--params", 2),
         (["--workspace", "ws", "--params", "absent.json"], "absent.json", 2),
         (
+            ["--workspace", "ws", "--params", "text=hi"],
+            """with one; found 'text=hi': write --params '{"text": "hi"}'\n""",
+            2,
+        ),
+        (
+            ["--workspace", "ws", "--params", "task.text=3"],
+            """write --params '{"text": 3}'\n""",
+            2,
+        ),
+        (["--workspace", "ws", "--params", "a/day=1.json"], "No such file", 2),
+        (["--workspace", "ws", "--params", "=1"], "No such file", 2),
+        (
             ["--workspace", "ws", "--params", "[1]"],
             """such as '{"name": 1}', or a file with one; found list""",
             2,
