@@ -142,7 +142,7 @@ def test_check_takes_at_most_a_third_of_the_time(project: Path) -> None:
 
 def test_check_imports_nothing_heavy(project: Path) -> None:
     script = (
-        "import sys\nfrom perago.app.command_line.main import main\n"
+        "import sys\nfrom perago.__main__ import main\n"
         "sys.argv = ['perago', 'check', 'shape_minimal']\n"
         "try:\n    main()\nexcept SystemExit as ended:\n    assert not ended.code\n"
         f"print('heavy:', *set('{HEAVY}'.split()) & set(sys.modules))\n"

@@ -16,7 +16,7 @@ def run_time_requirements() -> list[str]:
 
 def test_the_console_script_is_the_command_line() -> None:
     (script,) = entry_points(group="console_scripts", name="perago")
-    assert script.value == "perago.app.command_line.main:main"
+    assert script.value == "perago.__main__:main"
 
 
 def test_the_package_has_one_version_and_needs_python_3_11() -> None:

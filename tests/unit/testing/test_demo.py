@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from perago.app.command_line.main import main
+from perago.__main__ import main
 from perago.testing.demo import (
     EXPECTED_REPORT,
     RAW_EVENTS,
