@@ -14,8 +14,11 @@ from perago.app.gc.remote_pass import RemotePass
 from perago.app.inspection.doctor import Check, Finding, Status, Subject, coded, ok, remedy_of
 from perago.app.inspection.doctor_lakefs import REPOSITORY
 from perago.app.pipeline_parts import CACHE_DIRECTORY
-from perago.app.settings.roots import check_writable_root
-from perago.app.settings.runtime_config import WORKER_ID_PREFIX, default_worker_id_prefix
+from perago.app.settings.runtime_config import (
+    WORKER_ID_PREFIX,
+    check_writable_root,
+    default_worker_id_prefix,
+)
 from perago.app.settings.settings import Settings
 from perago.app.worker.polling import DiskSpace
 from perago.app.worker.processes import PROCESSES, all_processes, environment_of, text_of

@@ -1,9 +1,11 @@
 """Where settings come from: flags, environment, `.env`, `[tool.perago]`, lakectl's own file.
 
 A layer maps names to texts; the first layer that has a name wins. What a text means is decided by
-the setting it is for (`parsing`).
+the setting it is for (`parsing`). Without any layer files are below `default_root`.
 """
 
+import os
+import tempfile
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -204,3 +206,24 @@ def _read_lakectl(path: Path) -> dict[str, object]:
 
 def _mapping(value: object) -> Mapping[str, Any]:
     return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
+
+
+def default_root(environment: Mapping[str, str] = os.environ, temporary: str | None = None) -> Path:
+    """Where Perago keeps its files unless settings say otherwise.
+
+    The state directory, because attempts and logs have to outlive a log-out and need a real disk:
+    `XDG_RUNTIME_DIR` is a small file system in memory that goes with the session. A user without a
+    home, as in many containers, gets a directory in the temporary one that names his number.
+    """
+    state = environment.get("XDG_STATE_HOME", "")
+    home = environment.get("HOME", "")
+    folders = [Path(state)] if Path(state).is_absolute() else []
+    if Path(home).is_absolute():
+        folders.append(Path(home) / ".local" / "state")
+    for folder in folders:
+        nearest = next(each for each in (folder, *folder.parents) if each.exists())
+        # Only the root directory is there of a home like `/nonexistent`: it is none, though root
+        # could make it.
+        if os.access(nearest, os.W_OK | os.X_OK) and nearest != Path("/"):
+            return folder / "perago"
+    return Path(temporary or tempfile.gettempdir()) / f"perago-{os.geteuid()}"

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
-from types import MappingProxyType
 from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import (
@@ -26,9 +25,16 @@ from pydantic import (
 )
 
 from perago.app.settings import parsing
-from perago.app.settings.layers import ENVIRONMENT, Found, Layer, find, read_secret, standard_layers
+from perago.app.settings.layers import (
+    ENVIRONMENT,
+    Found,
+    Layer,
+    default_root,
+    find,
+    read_secret,
+    standard_layers,
+)
 from perago.app.settings.parsing import read_by, value_text, variable_name
-from perago.app.settings.roots import default_root
 from perago.domain.attempt import PATIENCE_SECONDS
 from perago.domain.checkpoints import BYTES_MAX, INTERVAL_SECONDS
 from perago.domain.errors import RuntimeConfigError
@@ -41,7 +47,6 @@ _SPARK_SECRET = re.compile(r"secret|password|token|access[.]?key", re.IGNORECASE
 _MAY_BE_BLANK = frozenset(
     {"PERAGO_WORKER_ID_PREFIX", "PERAGO_WORKER_ID", "PERAGO_WORKSPACE_ROOT", "PERAGO_LOG_ROOT"}
 )
-NO_FLAGS: Mapping[str, object] = MappingProxyType({})
 # Once for each process, so that all settings of it mean the same place.
 DEFAULT_ROOT = default_root()
 DEFAULT = "default"
@@ -334,13 +339,13 @@ VARIABLES: Mapping[str, bool] = {
 
 def load_settings(
     *,
-    flags: Mapping[str, object] = NO_FLAGS,
+    flags: Mapping[str, object] | None = None,
     cwd: Path | None = None,
     process_env: Mapping[str, str] | None = None,
 ) -> Settings:
     """Read flags, environment, `.env`, `[tool.perago]` and lakectl's file, in this order."""
     environment = os.environ if process_env is None else process_env
-    return Settings.of(standard_layers(flags, environment, cwd or Path.cwd(), VARIABLES))
+    return Settings.of(standard_layers(flags or {}, environment, cwd or Path.cwd(), VARIABLES))
 
 
 def settings_as_found() -> Iterator[ShownSetting]:
@@ -349,7 +354,7 @@ def settings_as_found() -> Iterator[ShownSetting]:
     Without the files where one of them is wrong: names that are known must be seen all the same.
     """
     try:
-        layers = standard_layers(NO_FLAGS, os.environ, Path.cwd(), VARIABLES)
+        layers = standard_layers({}, os.environ, Path.cwd(), VARIABLES)
     except RuntimeConfigError:
         layers = [Layer(ENVIRONMENT, os.environ)]
     found = _found_in(layers)

@@ -10,8 +10,8 @@ import pytest
 from tests.unprivileged import NOBODY
 
 from perago.adapters.filesystem.locks import LOCK_NAME, RootLock
-from perago.app.settings.roots import check_private_root, default_root
-from perago.app.settings.runtime_config import load_runtime_config
+from perago.app.settings.layers import default_root
+from perago.app.settings.runtime_config import check_private_root, load_runtime_config
 from perago.domain.errors import RuntimeConfigError
 
 
