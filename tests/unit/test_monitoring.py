@@ -23,9 +23,8 @@ from perago.app.attempt.context import Attempt
 from perago.app.attempt.ending import HANDED_BACK
 from perago.app.attempt.run_attempt import run_attempt
 from perago.app.telemetry import metrics as module
-from perago.app.telemetry.attempt_log import BodyTelemetry
 from perago.app.telemetry.listeners import AttemptEvents
-from perago.app.telemetry.metrics import HISTOGRAM_PARTS, AttemptMetrics, Metrics
+from perago.app.telemetry.metrics import HISTOGRAM_PARTS, AttemptMetrics, BodyTelemetry, Metrics
 from perago.domain.attempt import AttemptStatus
 from perago.domain.errors import OutcomeUnknownAtDeadlineError, StaleAttemptError
 from perago.domain.policy import PolicySetting

@@ -17,15 +17,17 @@ from perago.app.gc.remote_pass import RemotePass
 from perago.app.runs.built_in import served_tasks
 from perago.app.settings.settings import Settings
 from perago.app.start_checks import StartWait, check_service, patience_of_start
-from perago.app.telemetry.attempt_log import (
+from perago.app.telemetry.exports import AttemptDataEvents, AttemptSpans, Collectors
+from perago.app.telemetry.listeners import (
+    AttemptListener,
     AttemptLog,
-    BodyTelemetry,
+    SeenRepositories,
+    WaitingAttempts,
     warn_of_disk,
     warn_of_service,
+    write,
 )
-from perago.app.telemetry.exports import AttemptDataEvents, AttemptSpans, Collectors
-from perago.app.telemetry.listeners import AttemptListener, SeenRepositories, WaitingAttempts, write
-from perago.app.telemetry.metrics import BUSY_SLOTS, AttemptMetrics, Metrics
+from perago.app.telemetry.metrics import BUSY_SLOTS, AttemptMetrics, BodyTelemetry, Metrics
 from perago.app.worker.bodies import Bodies, UploadingBody
 from perago.app.worker.executor import ExecutorProgram, executor_environment
 from perago.app.worker.executor_user import HandedOverBody, executor_python_of, executor_user_of

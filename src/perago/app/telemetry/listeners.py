@@ -4,24 +4,33 @@ An attempt emits events through its progress port, which is `AttemptEvents` in a
 kit: it adds the attempt, the time and the requests, and hands each event to every reader. A reader
 is an `AttemptListener`; docs/how-to/send-events.md shows how to add one. What it raises is dropped,
 because no reader decides. A `BodyObserver` hears what a task function says.
-`write` makes a log record, `facts_of` the ids in it. `SeenRepositories` remembers where attempts
-worked, for garbage collection; `WaitingAttempts` which of them wait, for the probes.
+
+`AttemptLog` writes the events to Python's logging, without knowing of files and formats: `write`
+makes a record, `facts_of` the ids in it. `SeenRepositories` remembers where attempts worked, for
+garbage collection; `WaitingAttempts` which of them wait, for the probes.
 """
 
 import logging
 import time
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol, cast, final
 
+from perago.app.attempt.complete import Recorded
 from perago.app.attempt.context import Attempt
 from perago.app.attempt.ending import HANDED_BACK
 from perago.app.attempt.patience import CONDUCTOR
 from perago.domain.attempt import AttemptSnapshot, ExecutionId
+from perago.domain.errors import PeragoError
 from perago.domain.lakefs import RepositoryId
+from perago.ports.errors import ServiceError
 from perago.ports.system import Clock
 from perago.ports.task_body import BodyCall
 from perago.ports.telemetry import count_requests
 from perago.ports.workspace import Phase, Progress
+
+LOGGER = logging.getLogger("perago.attempt")
+WORKER_LOGGER = logging.getLogger("perago.worker")
 
 
 class AttemptListener(Protocol):
@@ -143,6 +152,59 @@ def write(logger: logging.Logger, level: int, event: str, facts: Mapping[str, ob
 
 # The attributes of a record that `write` leaves as they are; handlers expect all of them.
 _LEFT_AS_THEY_ARE = vars(logging.makeLogRecord({}))
+
+
+@final
+class AttemptLog(AttemptListener):
+    """One line an event."""
+
+    def phase(
+        self, attempt: Attempt, phase: Phase, facts: Mapping[str, object], seconds: float
+    ) -> None:
+        """Write the line, as a warning where something went wrong."""
+        if phase is Phase.COMPLETED:  # the line of the end says the same
+            return
+        level = logging.WARNING if _is_warning(phase, facts) else logging.INFO
+        if not LOGGER.isEnabledFor(level):  # before the facts are collected, which costs more
+            return
+        line = {"phase": str(phase), "seconds": round(seconds, 6), **facts}
+        if phase is Phase.STARTED:
+            line["queue_wait_ms"] = attempt.record.queue_wait_ms
+        if isinstance(error := facts.get("error"), Exception):
+            del line["error"]  # its text is the reason
+            if lines := _traceback(error):
+                line["traceback"] = lines
+        write(LOGGER, level, f"attempt {phase}", facts_of(attempt) | line)
+
+
+def _is_warning(phase: Phase, facts: Mapping[str, object]) -> bool:
+    if phase is not Phase.ENDED:
+        return phase in {Phase.WARNED, Phase.LOST, Phase.HANDED_BACK, Phase.WAITING}
+    return "error" in facts or Recorded(str(facts["recorded"])).speaks_against_it
+
+
+def _traceback(error: Exception) -> str:
+    """The task function's own traceback where there is one.
+
+    Perago's own lines are shown of an error without a code alone: a code and its text say what
+    happened, and an operator who reads lines of Perago looks for a mistake there.
+    """
+    if notes := [note for note in getattr(error, "__notes__", ()) if note]:
+        return "\n".join(notes)
+    if isinstance(error, ServiceError | PeragoError) and error.code != PeragoError.code:
+        return ""
+    return "".join(traceback.format_exception(error))
+
+
+def warn_of_disk(total: int, free: int) -> None:
+    """Polling stops for lack of room."""
+    facts = {"free_bytes": free, "total_bytes": total}
+    write(WORKER_LOGGER, logging.WARNING, "disk nearly full; polling no workspace tasks", facts)
+
+
+def warn_of_service(name: str, error: str) -> None:
+    """A service does not answer before anything was polled."""
+    write(WORKER_LOGGER, logging.WARNING, f"circuit open: {name}", {"error": error})
 
 
 class BodyObserver:

@@ -2,21 +2,24 @@
 
 Executors send their samples over their channel, so there is one registry and no file. Authors
 choose names and labels, and Prometheus refuses a whole page for one bad line; so `Metrics` makes
-names acceptable. `AttemptMetrics` reads the events of attempts.
+names acceptable. `AttemptMetrics` reads the events of attempts. `BodyTelemetry` hears what task
+functions measure, print and log, and adds the ids of their attempt.
 """
 
 import logging
 import re
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TypeAlias, cast, final
 
 from perago.app.attempt.context import Attempt
 from perago.app.attempt.ending import HANDED_BACK, cause_of
-from perago.app.telemetry.listeners import AttemptListener
+from perago.app.telemetry.listeners import AttemptListener, BodyObserver, ids_of, write
 from perago.domain.errors import OutcomeUnknownAtDeadlineError, StaleAttemptError
+from perago.ports.task_body import BodyCall
 from perago.ports.telemetry import Telemetry
 from perago.ports.workspace import Phase
 
@@ -31,6 +34,8 @@ SERIES_MAX = 10_000
 # A histogram `x` owns these names: a counter `x_count` on the same page would be a second one.
 HISTOGRAM_PARTS = ("", "_bucket", "_sum", "_count")
 LOGGER = logging.getLogger("perago.worker")
+TASK_LOGGER = logging.getLogger("perago.task")
+EXECUTOR_LOGGER = logging.getLogger("perago.executor")
 _UNSAFE = re.compile(r"[^a-zA-Z0-9_]")  # no other character may stand in a name or label
 Labels: TypeAlias = tuple[tuple[str, str], ...]
 
@@ -223,6 +228,59 @@ class AttemptMetrics(AttemptListener):
             metrics.count(FENCES, task | {"verdict": "stale"})
         if isinstance(error, OutcomeUnknownAtDeadlineError):
             metrics.count(UNKNOWN_OUTCOMES, task)
+
+
+@contextmanager
+def _no_errors() -> Generator[None]:
+    """Drop what an observer raises, because it decides nothing about an attempt."""
+    with suppress(Exception):
+        yield
+
+
+@final
+class BodyTelemetry(BodyObserver):
+    """What bodies print and log, with the ids of their attempt; and what they measure."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+
+    @_no_errors()
+    def output(self, call: BodyCall | None, stream: str, line: str) -> None:
+        """One line that was printed."""
+        level = logging.INFO if stream == "stdout" else logging.WARNING
+        write(TASK_LOGGER, level, line, _ids(call) | {"stream": stream})
+
+    @_no_errors()
+    def logged(self, call: BodyCall | None, level: int, logger: str, text: str) -> None:
+        """One record, at its own level."""
+        write(TASK_LOGGER, level, text, _ids(call) | {"task_logger": logger})
+
+    @_no_errors()
+    def sampled(
+        self, call: BodyCall, metric: str, name: str, value: float, labels: Mapping[str, str]
+    ) -> None:
+        """Under the name and labels that the recorder made."""
+        del call
+        if metric == "gauge":
+            self._metrics.gauge(name, labels, value)
+        else:
+            self._metrics.observe(name, labels, value)
+
+    @_no_errors()
+    def progressed(self, call: BodyCall, message: str, facts: Mapping[str, object]) -> None:
+        """How far a body is."""
+        write(TASK_LOGGER, logging.INFO, message, _ids(call) | {"progress": dict(facts)})
+
+    @_no_errors()
+    def executor(self, slot: int, event: str, facts: Mapping[str, object]) -> None:
+        """An executor comes or goes."""
+        level = logging.INFO if event == "executor started" else logging.WARNING
+        write(EXECUTOR_LOGGER, level, event, {"slot": slot, **facts})
+        self._metrics.count(EXECUTOR_EVENTS, {"event": event.removeprefix("executor ")})
+
+
+def _ids(call: BodyCall | None) -> dict[str, object]:
+    return {} if call is None else ids_of(call.attempt, call.execution_id)
 
 
 def _histogram_lines(name: str, labels: Labels, each: Distribution) -> Iterator[str]:

@@ -12,10 +12,10 @@ from typing import Any, NoReturn
 import pytest
 
 from perago.adapters.observability.json_lines import WorkerLogSettings, worker_log
-from perago.app.authoring.failure import failed_result
-from perago.app.telemetry.attempt_log import BodyTelemetry
+from perago.app.authoring.failure import result_for_exception
 from perago.app.telemetry.listeners import write
-from perago.app.telemetry.metrics import Metrics
+from perago.app.telemetry.metrics import BodyTelemetry, Metrics
+from perago.domain.errors import TaskFailed
 from perago.domain.text import Secrets
 
 SECRET = "hunter2secret"
@@ -63,7 +63,7 @@ def test_a_line_has_event_facts_level_logger_and_time(tmp_path: Path) -> None:
 def test_a_reason_that_was_cut_says_how_much(tmp_path: Path) -> None:
     log = settings(tmp_path)
     with worker_log(log):
-        failed_result("123456", max_length=5)
+        result_for_exception(TaskFailed("123456"), max_length=5)
     (line,) = lines(log.file)
     assert line["event"] == "truncated task failure reason"
     assert (line["original_length"], line["max_length"]) == (6, 5)

@@ -12,8 +12,7 @@ from tests.kit_cases import Params, Runs, counting_task
 from perago import RetryPolicy, TaskControls, TaskDefinition, WorkspaceSpec, task
 from perago.adapters.memory.system import VirtualClock
 from perago.app.attempt.context import Attempt
-from perago.app.telemetry.attempt_log import AttemptLog
-from perago.app.telemetry.listeners import AttemptEvents
+from perago.app.telemetry.listeners import AttemptEvents, AttemptLog
 from perago.domain.errors import PeragoError, PublishFenceError
 from perago.ports.errors import UnavailableError
 from perago.ports.workspace import Phase
