@@ -44,10 +44,8 @@ COMMANDS = (
     CommandRow("doctor", "doctor:doctor", "Find out why nothing runs or publishes."),
     CommandRow("attempts", "attempts:attempts", "Show every attempt of a workflow or a branch."),
     CommandRow("watch", "watch:watch", "Show a workflow on a page that follows it."),
-    CommandRow(
-        "reset-task", "reset_task:reset_task", "Discard a task's result, so that it runs again."
-    ),
-    CommandRow("forget", "reset_task:reset_task", "The old name of reset-task."),
+    CommandRow("reset-task", "runs:reset_task", "Discard a task's result, so that it runs again."),
+    CommandRow("forget", "runs:reset_task", "The old name of reset-task."),
     CommandRow("diff", "runs:diff", "Show what a run or a staged commit would change."),
     CommandRow("runs", "runs:runs", "List runs that are not published."),
     CommandRow("abandon", "runs:abandon", "Remove a run that will not be finished."),

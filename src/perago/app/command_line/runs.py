@@ -1,7 +1,8 @@
-"""`perago runs`, `abandon` and `diff`: what is held back from a target, and what it would change.
+"""`perago runs`, `abandon`, `diff` and `reset-task`: what is held back, and how it is given up.
 
 A run holds back its publications until it is finished, a staged commit its changes until it is
-published. The comparison of `diff` is that of lakeFS, so nothing is downloaded.
+published. The comparison of `diff` is that of lakeFS, so nothing is downloaded. `abandon` gives up
+a run, `reset-task` what one task has decided.
 """
 
 from collections import Counter
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from perago.app.attempt import reset_task as resetting
 from perago.app.command_line.reporting import (
     UNANSWERED,
     CommandUsageError,
@@ -27,11 +29,13 @@ from perago.app.command_line.services import (
     workflows_if_configured,
 )
 from perago.app.runs import held_runs
+from perago.domain.attempt_history import workspace_in
 from perago.domain.errors import RuntimeConfigError
 from perago.domain.lakefs import RepositoryId
-from perago.domain.run import RunKey
+from perago.domain.run import RunKey, start_anew
 from perago.domain.text import in_units
 from perago.ports.asking import all_changes
+from perago.ports.conductor import Workflows
 from perago.ports.errors import ServiceError
 from perago.ports.lakefs import Change, ChangeKind
 
@@ -237,3 +241,64 @@ def _total(changes: Sequence[Change]) -> str:
     counts = _counts(changes)
     kinds = ", ".join(f"{counts[kind.value]} {kind.value}" for kind in _SIGNS)
     return f"{kinds}; {in_units(counts['bytes'])} are new or changed"
+
+
+def reset_task(
+    workflow: Annotated[str, typer.Argument(metavar="WORKFLOW", help="Id of the workflow.")],
+    reference: Annotated[
+        str, typer.Argument(metavar="REFERENCE", help="Reference name of the task.")
+    ],
+    *,
+    repository: Annotated[
+        str | None,
+        typer.Option(
+            "--repo", metavar="REPO", help="Repository, if Conductor no longer has the task."
+        ),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Discard a task's stored result, so that the next attempt runs the code again.
+
+    The workflow must not be running. Later attempts ignore what earlier ones decided or published.
+    What is published stays on its branch.
+    """
+    done = ask(lambda services: _reset(services, repository, workflow, reference))
+    if as_json:
+        published = [each.record.commit for each in done.published]
+        names = {"decisions": done.decisions, "branches": done.branches, "marks": done.marks}
+        say_json("reset-task/1", {**names, "published": published})
+        return
+    if done.marks or done.decisions:
+        say(f"reset: {reference} of workflow {workflow}; its next attempt runs the task function")
+    else:
+        text = f"no attempt of {reference} in workflow {workflow} has decided anything"
+        note(f"nothing to reset: {text}")
+    for name in done.marks:
+        say(f"left: {name}")
+    for gone in (*done.decisions, *done.branches):
+        say(f"removed: {gone}")
+    for each in done.published:
+        workspace = each.workspace
+        text = (
+            f"{each.record.commit} stays published on {workspace.branch}; a retry on the old input"
+        )
+        note(f"{text} will be refused; {start_anew(workspace.repository, workspace.branch)}")
+
+
+async def _reset(
+    services: "Container", repository: str | None, workflow: str, reference: str
+) -> resetting.Reset:
+    workflows = services.conductor().workflows
+    found = RepositoryId(repository or await _repository_of(workflows, workflow, reference))
+    return await resetting.reset_task(services.reset_tools(), found, workflow, reference)
+
+
+async def _repository_of(workflows: Workflows, workflow: str, reference: str) -> str:
+    """The repository in the task's own input."""
+    record = await workflows.read(workflow)
+    for attempt in record.attempts if record else ():
+        repository = workspace_in(attempt.input_data).get("repository")
+        if attempt.snapshot.reference_name == reference and repository is not None:
+            return str(repository)
+    text = f"Conductor has no workspace of {reference} in workflow {workflow}; add --repo REPO"
+    raise CommandUsageError(text)
