@@ -32,6 +32,7 @@ CHECK_SECONDS = 10.0
 ANSWER_SECONDS = 5.0
 # A person who sees nothing for longer wonders whether the command hangs.
 SLOW_SECONDS = 2.0
+_VERSION = re.compile(r"v?(\d+)\.(\d+)(?:\.(\d+))?")
 _PASSWORD_IN_ADDRESS = re.compile(r"(?<=://)[^/@\s'\"]+@")
 
 
@@ -173,6 +174,12 @@ def failure_of(error: Exception, names: Mapping[str, str]) -> Finding:
     """An error that ended a check, with the remedy of its code."""
     code = error.code if isinstance(error, PeragoError | ServiceError) else LocalDiskError.code
     return coded(Status.FAILURE, str(error), code, names)
+
+
+def version_numbers(version: str) -> tuple[int, ...]:
+    """A version in order; nothing for a build of one's own, which says `dev`."""
+    found = _VERSION.match(version)
+    return () if found is None else tuple(int(each or 0) for each in found.groups())
 
 
 Heard = Callable[[str], None]

@@ -22,6 +22,7 @@ from perago.app.inspection.doctor import (
     failure_of,
     ok,
     remedy_of,
+    version_numbers,
 )
 from perago.app.inspection.doctor_host import old_workers_here
 from perago.app.inspection.doctor_lakefs import REPOSITORY, way_to
@@ -40,7 +41,6 @@ FORKS = "forks"
 POLLS = "workers"
 
 TESTED_VERSION = (3, 32, 3)
-_NUMBERS = re.compile(r"v?(\d+)\.(\d+)(?:\.(\d+))?")
 # A name that no task has: what is read does not matter, only whether these keys may read.
 _NO_TASK = "perago-doctor"
 # One heartbeat may be lost. Its answer is waited for 15 s, after a third of the lease, and the next
@@ -106,8 +106,7 @@ async def version(subject: Subject) -> AsyncIterator[Finding]:
     async with subject.conductor() as conductor:
         found = await conductor.queue.check()
     tested = ".".join(map(str, TESTED_VERSION))
-    read = _NUMBERS.match(found)
-    numbers = () if read is None else tuple(int(each or 0) for each in read.groups())
+    numbers = version_numbers(found)
     if numbers == TESTED_VERSION:
         yield ok(f"{found}, as tested")
     elif numbers[:2] == TESTED_VERSION[:2]:

@@ -26,6 +26,7 @@ from perago.app.inspection.doctor import (
     failure_of,
     ok,
     remedy_of,
+    version_numbers,
 )
 from perago.domain.attempt_history import CommitRole, commit_role
 from perago.domain.commit_metadata import LOGICAL_TASK_KEY
@@ -188,23 +189,17 @@ def _version(subject: Subject, found: str) -> Finding:
     if found == TESTED_VERSION:
         return ok(f"{said}, as tested")
     text = f"Perago is tested with {TESTED_VERSION}"
-    if found and not _numbers(found):
+    if found and not version_numbers(found):
         # Who built it knows what it is, and no command would tell more: nothing to warn of.
         return ok(f"{said}: a build from source that names no release; {text}")
     text = f"lakeFS says {said}; {text}"
-    if _numbers(found) > _numbers(TESTED_VERSION):
+    if version_numbers(found) > version_numbers(TESTED_VERSION):
         text += ", which is older: a release may change what hooks and merges do"
     remedy = ""
     if subject.repository is not None:
         target = f"{subject.repository} {subject.branch or 'main'}"
         remedy = f"`perago fence verify {target}` tries what publications need of it"
     return Finding(Status.WARNING, text, remedy)
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    """A version in order; nothing for a build of one's own, which says `dev`."""
-    numbers = version.split("-", maxsplit=1)[0].removeprefix("v").split(".")
-    return tuple(map(int, numbers)) if all(each.isdecimal() for each in numbers) else ()
 
 
 @dataclass(frozen=True, slots=True)
