@@ -47,41 +47,10 @@ class MetricKind(Enum):
     GAUGE = "gauge"
 
 
-def application_metric_name(name: str) -> str:
-    """Name of a metric that task code writes."""
-    return f"app.{name}"
-
-
-def runtime_metric_name(name: str) -> str:
-    """Name of a metric that the runtime writes."""
-    return f"runtime.{name}"
-
-
-def merge_metric_labels(
-    metric_name: str,
-    context: TaskAttemptMetricContext,
-    labels: Mapping[str, str] | None,
-    *,
-    perago_labels: Mapping[str, str] | None = None,
-) -> dict[str, str]:
-    """Add the labels of task code to those of the attempt; ours win and a warning is logged."""
-    own = {"task_name": context.task_name} | dict(perago_labels or {})
-    return _merged(metric_name, own, labels)
-
-
-def merge_runtime_metric_labels(
-    metric_name: str, context: RuntimeMetricContext, labels: Mapping[str, str] | None
-) -> dict[str, str]:
-    """Labels of one sample of the runtime."""
-    own = {"task_name": context.task_name}
-    if context.perago_instance_id is not None:
-        own["perago_instance_id"] = context.perago_instance_id
-    return _merged(metric_name, own, labels)
-
-
 def _merged(
     metric_name: str, own: dict[str, str], labels: Mapping[str, str] | None
 ) -> dict[str, str]:
+    """Add labels of others to ours; ours win and a warning is logged."""
     merged = dict(own)
     for key, value in (labels or {}).items():
         if key in own or key in RESERVED_LABELS:
@@ -150,9 +119,7 @@ class MetricRecorder(ABC):
         labels: Mapping[str, str] | None = None,
     ) -> None:
         """Record one value of a distribution of the runtime."""
-        full_name = runtime_metric_name(name)
-        merged = merge_runtime_metric_labels(full_name, context, labels)
-        self.record(MetricKind.HISTOGRAM, full_name, value, merged)
+        self._record_runtime(MetricKind.HISTOGRAM, name, value, context, labels)
 
     def runtime_gauge(
         self,
@@ -163,9 +130,7 @@ class MetricRecorder(ABC):
         labels: Mapping[str, str] | None = None,
     ) -> None:
         """Record the present value of something in the runtime."""
-        full_name = runtime_metric_name(name)
-        merged = merge_runtime_metric_labels(full_name, context, labels)
-        self.record(MetricKind.GAUGE, full_name, value, merged)
+        self._record_runtime(MetricKind.GAUGE, name, value, context, labels)
 
     @contextmanager
     def runtime_timer(
@@ -183,6 +148,19 @@ class MetricRecorder(ABC):
             seconds = time.perf_counter() - started
             self.runtime_histogram(name, seconds, context=context, labels=labels)
 
+    def _record_runtime(
+        self,
+        kind: MetricKind,
+        name: str,
+        value: float,
+        context: RuntimeMetricContext,
+        labels: Mapping[str, str] | None,
+    ) -> None:
+        full_name, own = f"runtime.{name}", {"task_name": context.task_name}
+        if context.perago_instance_id is not None:
+            own["perago_instance_id"] = context.perago_instance_id
+        self.record(kind, full_name, value, _merged(full_name, own, labels))
+
     def _record_application(
         self, kind: MetricKind, name: str, value: float, labels: Mapping[str, str] | None
     ) -> None:
@@ -190,12 +168,12 @@ class MetricRecorder(ABC):
         if context is None:
             message = "MetricRecorder context is not bound"
             raise RuntimeError(message)
-        full_name = application_metric_name("?")
+        full_name = "app.?"
         try:
-            full_name = application_metric_name(sendable_text(name))
+            full_name = f"app.{sendable_text(name)}"
             number = float(value)
             if math.isfinite(number):
-                merged = merge_metric_labels(full_name, context, _texts(labels))
+                merged = _merged(full_name, {"task_name": context.task_name}, _texts(labels))
                 self.record(kind, full_name, number, merged)
                 return
             found = str(number)

@@ -9,19 +9,11 @@ from perago.app.authoring.metrics import (
     RecordedMetricSample,
     RuntimeMetricContext,
     TaskAttemptMetricContext,
-    application_metric_name,
-    merge_metric_labels,
-    merge_runtime_metric_labels,
-    runtime_metric_name,
 )
 
 ATTEMPT = TaskAttemptMetricContext("t", "task", "workflow", "execution", "worker", 0)
 RUNTIME = RuntimeMetricContext("t", "host-1")
 T = {"task_name": "t"}
-
-
-def test_names_say_who_writes_them() -> None:
-    assert (application_metric_name("x"), runtime_metric_name("x")) == ("app.x", "runtime.x")
 
 
 @pytest.mark.parametrize(
@@ -44,23 +36,20 @@ def test_labels_of_the_runtime_win_and_the_loser_is_logged(
     ignored: list[str],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
+    recorder = InMemoryMetricRecorder(context=ATTEMPT)
     with caplog.at_level(logging.WARNING):
-        assert merge_metric_labels("m", ATTEMPT, labels) == merged
+        recorder.histogram("m", 1, labels=labels)
+    assert recorder.histograms == [RecordedMetricSample("app.m", 1, merged)]
     keys = [each.getMessage().split("label_key=")[1].split()[0] for each in caplog.records]
     assert keys == ignored
 
 
 def test_labels_of_the_runtime_name_the_instance() -> None:
-    assert merge_runtime_metric_labels("m", RuntimeMetricContext("t"), {"a": "b"}) == T | {"a": "b"}
+    recorder = InMemoryMetricRecorder()
+    recorder.runtime_gauge("m", 1, context=RuntimeMetricContext("t"), labels={"a": "b"})
+    recorder.runtime_gauge("m", 1, context=RUNTIME, labels={"perago_instance_id": "x"})
     own = T | {"perago_instance_id": "host-1"}
-    assert merge_runtime_metric_labels("m", RUNTIME, {"perago_instance_id": "x"}) == own
-
-
-def test_an_operation_cannot_be_relabelled() -> None:
-    merged = merge_metric_labels(
-        "m", ATTEMPT, {"operation": "x"}, perago_labels={"operation": "upload"}
-    )
-    assert merged["operation"] == "upload"
+    assert [each.labels for each in recorder.gauges] == [T | {"a": "b"}, own]
 
 
 def test_a_recorder_needs_an_attempt_for_samples_of_task_code() -> None:
