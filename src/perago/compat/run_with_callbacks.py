@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import uuid4  # noqa: TID251  # the signature of 0.6.1 has no source of identities
 
 from perago.app.authoring.caller_transfers import TaskExecutionContext
-from perago.app.authoring.failure import RuntimeTaskResult, completed_result, result_for_exception
+from perago.app.authoring.failure import RuntimeTaskResult, result_for_exception
 from perago.app.authoring.invocation import invoke_workspace_free_task
 from perago.app.authoring.metrics import MetricRecorder
 from perago.app.authoring.task_definition import TaskDefinition
@@ -96,7 +96,8 @@ def run_workspace_free_task_attempt(
 
     try:
         with refusing_questions():
-            return completed_result(invoke_workspace_free_task(task, input_data, metrics=metrics))
+            output = invoke_workspace_free_task(task, input_data, metrics=metrics)
+            return RuntimeTaskResult(status="COMPLETED", output=output)
     except Exception as error:  # noqa: BLE001  # a body may raise anything
         return result_for_exception(error, max_length=failure_reason_max_length)
 

@@ -74,23 +74,6 @@ class RuntimeTaskResult(BaseModel):
         return {"status": self.status, "reasonForIncompletion": self.reason_for_incompletion}
 
 
-def completed_result(output: dict[str, Any]) -> RuntimeTaskResult:
-    """The attempt succeeded with this output."""
-    return RuntimeTaskResult(status="COMPLETED", output=output)
-
-
-def failed_result(reason: object, *, max_length: int) -> RuntimeTaskResult:
-    """The attempt failed; Conductor may retry it."""
-    return RuntimeTaskResult(status="FAILED", reason_for_incompletion=_cut(reason, max_length))
-
-
-def terminal_failed_result(reason: object, *, max_length: int) -> RuntimeTaskResult:
-    """The attempt failed and no retry can help."""
-    return RuntimeTaskResult(
-        status="FAILED_WITH_TERMINAL_ERROR", reason_for_incompletion=_cut(reason, max_length)
-    )
-
-
 def result_for_exception(
     exc: BaseException,
     *,
@@ -100,10 +83,9 @@ def result_for_exception(
 ) -> RuntimeTaskResult:
     """Say how an attempt ends that raised `exc`; `task` completes the command in its reason."""
     # Masked before it is cut: the half of a secret that a cut leaves is not found any more.
-    reason = secrets.masked(failure_reason(exc, task))
-    if error_is_terminal(exc):
-        return terminal_failed_result(reason, max_length=max_length)
-    return failed_result(reason, max_length=max_length)
+    reason = _cut(secrets.masked(failure_reason(exc, task)), max_length)
+    status: Status = "FAILED_WITH_TERMINAL_ERROR" if error_is_terminal(exc) else "FAILED"
+    return RuntimeTaskResult(status=status, reason_for_incompletion=reason)
 
 
 def error_is_terminal(exc: BaseException) -> bool:
@@ -146,15 +128,14 @@ def error_code(exc: BaseException) -> str:
     return "PRG-B004"
 
 
-def _cut(reason: object, max_length: int) -> str:
+def _cut(reason: str, max_length: int) -> str:
     if max_length <= 0:
         raise ValueError("max_length must be a positive integer")
-    text = str(reason)
-    if len(text) > max_length:
-        facts = {"original_length": len(text), "max_length": max_length}
+    if len(reason) > max_length:
+        facts = {"original_length": len(reason), "max_length": max_length}
         # Once as 0.6.1 says it, once under the name that the worker's log reads.
         logger.warning("truncated task failure reason", extra={**facts, "perago": facts})
-    return text[:max_length]
+    return reason[:max_length]
 
 
 def without_input_values(

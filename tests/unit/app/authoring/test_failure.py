@@ -7,12 +7,9 @@ from pydantic import BaseModel, ValidationError, field_validator
 
 from perago.app.authoring.failure import (
     RuntimeTaskResult,
-    completed_result,
     error_code,
-    failed_result,
     failure_reason,
     result_for_exception,
-    terminal_failed_result,
 )
 from perago.app.authoring.task_definition import RetryPolicy
 from perago.domain.errors import (
@@ -98,7 +95,7 @@ def test_a_long_reason_is_cut_hard_and_that_is_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     with caplog.at_level(logging.WARNING):
-        result = failed_result("123456", max_length=5)
+        result = result_for_exception(TaskFailed("123456"), max_length=5)
     assert result.reason_for_incompletion == "12345"
     (record,) = caplog.records
     assert record.getMessage() == "truncated task failure reason"
@@ -107,13 +104,14 @@ def test_a_long_reason_is_cut_hard_and_that_is_logged(
 
 
 def test_a_reason_of_just_the_length_is_left_alone(caplog: pytest.LogCaptureFixture) -> None:
-    assert terminal_failed_result("12345", max_length=5).reason_for_incompletion == "12345"
+    result = result_for_exception(TaskTerminalError("12345"), max_length=5)
+    assert result.reason_for_incompletion == "12345"
     assert not caplog.records
 
 
 def test_a_length_is_positive() -> None:
     with pytest.raises(ValueError, match="max_length must be a positive integer"):
-        failed_result("x", max_length=0)
+        result_for_exception(TaskFailed("x"), max_length=0)
 
 
 @pytest.mark.parametrize(
@@ -142,11 +140,7 @@ def test_the_parts_of_a_result_match_its_status(values: dict[str, object], text:
 
 
 def test_the_payload_has_what_conductor_expects() -> None:
-    assert completed_result({"a": 1}).conductor_payload() == {
-        "status": "COMPLETED",
-        "output": {"a": 1},
-    }
-    assert failed_result("", max_length=1).conductor_payload() == {
-        "status": FAILED,
-        "reasonForIncompletion": "",
-    }
+    completed = RuntimeTaskResult(status="COMPLETED", output={"a": 1})
+    assert completed.conductor_payload() == {"status": "COMPLETED", "output": {"a": 1}}
+    failed = RuntimeTaskResult(status="FAILED", reason_for_incompletion="")
+    assert failed.conductor_payload() == {"status": FAILED, "reasonForIncompletion": ""}
