@@ -15,11 +15,9 @@ from perago.adapters.memory.lakefs_ports import MemoryTransport
 from perago.adapters.system.host import AsyncioConcurrency, SystemClock, SystemIdentities
 from perago.app.attempt.context import AttemptSettings
 from perago.app.attempt.run_attempt import AttemptReport
-from perago.app.authoring.staged_view import StagedView
 from perago.app.authoring.task_declaration import task, task_of
-from perago.app.authoring.task_definition import TaskDefinition
-from perago.app.authoring.taskdef import build_taskdef
-from perago.app.authoring.workspace_spec import WorkspaceSpec
+from perago.app.authoring.task_definition import TaskDefinition, build_taskdef
+from perago.app.authoring.workspace_spec import StagedView, WorkspaceSpec
 from perago.app.fence.install import install_fence
 from perago.domain.errors import CheckFailedError
 from perago.domain.lakefs import CommitId, RepositoryId

@@ -6,7 +6,7 @@ from dataclasses import fields
 
 from perago.adapters.workspace.changes import SYMLINK_REFUSAL
 from perago.app.authoring.current_attempt import CancelSignal, CurrentAttempt, current_attempt
-from perago.app.authoring.staged_view import StagedView
+from perago.app.authoring.workspace_spec import StagedView
 from perago.domain.paths import ACTIONS_PREFIX, ATTEMPT_MARKER, SEGMENT_BYTES_MAX, SEGMENTS_MAX
 
 ON_DISK = (

@@ -19,7 +19,7 @@ from typer import Typer
 
 from perago.app.authoring import guardrails, task_definition, workspace_spec
 from perago.app.authoring.task_declaration import task
-from perago.app.authoring.taskdef import CONTROL_FIELD_MAP
+from perago.app.authoring.task_definition import CONTROL_FIELD_MAP
 from perago.app.command_line.program import COMMANDS, find_command, program
 from perago.app.settings.settings import DEFAULT, DEFAULT_ROOT, VARIABLES, Settings
 from perago.domain.error_codes import error_codes

@@ -46,7 +46,6 @@ if TYPE_CHECKING:
         invoke_workspace_task_body,
     )
     from perago.app.authoring.metrics import MetricRecorder
-    from perago.app.authoring.staged_view import StagedView
     from perago.app.authoring.task_declaration import load_module_task, task
     from perago.app.authoring.task_definition import (
         ExecutionLimits,
@@ -56,9 +55,11 @@ if TYPE_CHECKING:
         TaskControls,
         TaskDefinition,
         TimeoutPolicy,
+        build_taskdef,
+        write_taskdef,
     )
-    from perago.app.authoring.taskdef import build_taskdef, write_taskdef
     from perago.app.authoring.workspace_spec import (
+        StagedView,
         WorkspaceInput,
         WorkspaceOutput,
         WorkspaceSpec,
@@ -186,12 +187,12 @@ _HOMES = {
     "perago.app.authoring.metrics": "MetricRecorder",
     "perago.app.authoring.task_definition": (
         "MetricSpec ExecutionLimits PublishBudget RetryPolicy TaskControls TimeoutPolicy "
-        "TaskDefinition"
+        "TaskDefinition build_taskdef write_taskdef"
     ),
-    "perago.app.authoring.staged_view": "StagedView",
     "perago.app.authoring.task_declaration": "load_module_task task",
-    "perago.app.authoring.taskdef": "build_taskdef write_taskdef",
-    "perago.app.authoring.workspace_spec": "WorkspaceInput WorkspaceOutput WorkspaceSpec",
+    "perago.app.authoring.workspace_spec": (
+        "StagedView WorkspaceInput WorkspaceOutput WorkspaceSpec"
+    ),
     "perago.compat.run_with_callbacks": (
         "run_workspace_free_task_attempt run_workspace_task_attempt"
     ),

@@ -14,10 +14,9 @@ from pydantic import BaseModel
 
 from perago.app.authoring.current_attempt import current_attempt
 from perago.app.authoring.metrics import MetricRecorder
-from perago.app.authoring.staged_view import StagedView
 from perago.app.authoring.task_declaration import task, task_of
 from perago.app.authoring.task_definition import MetricSpec
-from perago.app.authoring.workspace_spec import WorkspaceSpec
+from perago.app.authoring.workspace_spec import StagedView, WorkspaceSpec
 from perago.app.worker import frames
 from perago.domain.errors import TaskTerminalError
 

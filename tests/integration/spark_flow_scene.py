@@ -20,7 +20,7 @@ from tests.spark_scene import gateway_of
 
 from perago.adapters.spark.jars import repository_options
 from perago.app.authoring.task_declaration import load_module_task
-from perago.app.authoring.taskdef import build_taskdef
+from perago.app.authoring.task_definition import build_taskdef
 from perago.domain.attempt import AttemptStatus, WorkflowStatus
 from perago.domain.lakefs import CommitId
 from perago.domain.names import STAGING_BRANCH_PREFIX

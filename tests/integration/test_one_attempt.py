@@ -10,8 +10,7 @@ from tests.contract.real_lakefs import RealLakeFS
 from perago.adapters.system.host import AsyncioConcurrency, SystemClock, SystemIdentities
 from perago.app.attempt.context import AttemptSettings
 from perago.app.authoring.task_declaration import task, task_of
-from perago.app.authoring.task_definition import TaskDefinition
-from perago.app.authoring.taskdef import build_taskdef
+from perago.app.authoring.task_definition import TaskDefinition, build_taskdef
 from perago.app.authoring.workspace_spec import WorkspaceSpec
 from perago.app.fence.install import install_fence
 from perago.domain.attempt import AttemptStatus, WorkflowStatus

@@ -11,8 +11,8 @@ from perago.app.authoring.task_definition import (
     RetryPolicy,
     TaskControls,
     TaskDefinition,
+    build_taskdef,
 )
-from perago.app.authoring.taskdef import build_taskdef
 from perago.app.authoring.workspace_spec import WorkspaceSpec
 from perago.app.command_line.definitions import register_taskdefs
 from perago.app.connections import ConductorConnection

@@ -16,7 +16,7 @@ from tests.run_cases import (
 )
 
 from perago.adapters.system.host import SystemClock
-from perago.app.authoring.taskdef import build_taskdef
+from perago.app.authoring.task_definition import build_taskdef
 from perago.app.inspection.attempts import InspectionTools, Question, gather
 from perago.app.runs.built_in import BUILT_IN
 from perago.domain.attempt import WorkflowStatus

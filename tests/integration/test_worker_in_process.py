@@ -24,7 +24,7 @@ WORKER = """
 import asyncio, os, signal, sys, threading, time
 from perago.adapters.memory.installations import shared_conductor
 from perago.app.authoring.task_declaration import load_module_tasks
-from perago.app.authoring.taskdef import build_taskdef
+from perago.app.authoring.task_definition import build_taskdef
 from perago.app.settings.settings import load_settings
 from perago.app.start_worker import start_worker
 from perago.app.worker_assembly import StartOrder

@@ -21,7 +21,7 @@ from tests.contract.real_lakefs import RealLakeFS
 from tests.contract.real_lakefs import connected as connected_lakefs
 
 from perago.app.authoring.task_declaration import load_module_task
-from perago.app.authoring.taskdef import build_taskdef
+from perago.app.authoring.task_definition import build_taskdef
 from perago.domain.attempt import WorkflowStatus
 from perago.domain.lakefs import BranchName, CommitId, RepositoryId
 from perago.ports.conductor import WorkflowRecord

@@ -11,8 +11,12 @@ from typing import cast, final
 
 from perago.app.attempt.context import AttemptPorts
 from perago.app.attempt.patience import CONDUCTOR, NoStopOrder, Patience, PatienceTerms
-from perago.app.authoring.task_definition import TaskDefinition
-from perago.app.authoring.taskdef import TaskDefDifference, build_taskdef, taskdef_differences
+from perago.app.authoring.task_definition import (
+    TaskDefDifference,
+    TaskDefinition,
+    build_taskdef,
+    taskdef_differences,
+)
 from perago.app.settings.runtime_config import metrics_config
 from perago.app.settings.settings import Settings
 from perago.app.telemetry.listeners import write

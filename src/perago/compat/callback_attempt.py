@@ -21,7 +21,7 @@ from perago.app.authoring.caller_transfers import (
     snapshot_of,
 )
 from perago.app.authoring.current_attempt import CurrentAttempt, running
-from perago.app.authoring.envelope import read_workspace_input
+from perago.app.authoring.envelope import read_workspace_input, resolved_prefix
 from perago.app.authoring.failure import (
     RuntimeTaskResult,
     error_is_terminal,
@@ -30,7 +30,6 @@ from perago.app.authoring.failure import (
 )
 from perago.app.authoring.invocation import invoke_body
 from perago.app.authoring.metrics import MetricRecorder
-from perago.app.authoring.prefix_template import resolved_prefix
 from perago.app.authoring.task_definition import TaskDefinition
 from perago.app.authoring.workspace_spec import WorkspaceInput, WorkspaceSpec
 from perago.app.connections import Connections

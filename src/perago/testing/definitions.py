@@ -8,8 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, cast
 
 from perago.app.authoring.task_declaration import task_of
-from perago.app.authoring.task_definition import TaskDefinition
-from perago.app.authoring.taskdef import build_taskdef
+from perago.app.authoring.task_definition import TaskDefinition, build_taskdef
 from perago.app.authoring.workflow_definition import (
     child_definition,
     fork_definitions,

@@ -37,6 +37,7 @@ from perago.app.attempt.context import (
 )
 from perago.app.attempt.run_attempt import AttemptReport, run_attempt
 from perago.app.attempt.spark_workspace import remove_litter
+from perago.app.authoring.envelope import resolved_prefix
 from perago.app.authoring.guardrails import (
     DirectoryTree,
     ListingTree,
@@ -44,7 +45,6 @@ from perago.app.authoring.guardrails import (
     WorkspaceTree,
     check_guardrails_on_tree,
 )
-from perago.app.authoring.prefix_template import resolved_prefix
 from perago.app.authoring.task_definition import TaskDefinition
 from perago.app.authoring.workflow_definition import child_definition
 from perago.domain import errors

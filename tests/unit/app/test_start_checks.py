@@ -9,8 +9,7 @@ import pytest
 from pydantic import BaseModel
 
 from perago.app.attempt.patience import Patience
-from perago.app.authoring.task_definition import MetricSpec, TaskDefinition
-from perago.app.authoring.taskdef import build_taskdef
+from perago.app.authoring.task_definition import MetricSpec, TaskDefinition, build_taskdef
 from perago.app.authoring.workspace_spec import WorkspaceSpec
 from perago.app.settings.settings import Settings, load_settings
 from perago.app.start_checks import check_conductor, check_registered, check_service, check_services

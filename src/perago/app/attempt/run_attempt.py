@@ -32,9 +32,13 @@ from perago.app.attempt.publish import Finished, finish_decision, publish, read_
 from perago.app.attempt.resume import find_decision_on_other_input, resume
 from perago.app.attempt.spark_workspace import SparkRan, open_spark_workspace
 from perago.app.attempt.task_function import produce_freely
-from perago.app.authoring.envelope import read_params, read_workspace_input, workspace_task_output
+from perago.app.authoring.envelope import (
+    read_params,
+    read_workspace_input,
+    resolved_task,
+    workspace_task_output,
+)
 from perago.app.authoring.failure import error_code
-from perago.app.authoring.prefix_template import resolved_task
 from perago.app.authoring.workspace_spec import WorkspaceInput
 from perago.domain.attempt import AttemptStatus, Stale
 from perago.domain.errors import CompletionRefusedError, MadeGoodError, StaleAttemptError

@@ -9,14 +9,13 @@ import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 from typing import Annotated, Any, Literal, cast, get_args, get_type_hints
 
-from pydantic import AliasChoices, AliasPath, BaseModel, RootModel, TypeAdapter
+from pydantic import AliasChoices, AliasPath, BaseModel, TypeAdapter
 from pydantic.errors import PydanticInvalidForJsonSchema, PydanticUserError
 from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
 from typing_extensions import is_typeddict
 
-from perago.app.authoring.task_definition import TaskDefinition
 from perago.domain.errors import TaskDefinitionError
 
 Schema = dict[str, Any]
@@ -32,35 +31,10 @@ _SCHEMA_LIST_KEYS = frozenset({"anyOf", "oneOf", "allOf", "prefixItems"})
 _SCHEMA_MAP_KEYS = frozenset({"properties", "patternProperties"})
 
 
-def task_models_with_config(task: TaskDefinition) -> list[type[BaseModel]]:
-    """Models that carry a ConfigDict, which is not part of the task contract.
-
-    Not those of Perago, such as WorkspaceInput, whose behaviour Perago does answer for.
-    """
-    return [
-        model
-        for model in _task_models(task)
-        if model.model_config
-        and not issubclass(model, RootModel)
-        and not model.__module__.startswith("perago.")
-    ]
-
-
-def task_models_with_root_model(task: TaskDefinition) -> list[type[BaseModel]]:
-    """Models that are a RootModel, which is refused."""
-    return [model for model in _task_models(task) if issubclass(model, RootModel)]
-
-
-def validate_no_root_task_models(task: TaskDefinition) -> None:
-    """Refuse a task whose contract is not made of ordinary object models."""
-    found = task_models_with_root_model(task)
-    if found:
-        names = ", ".join(model.__name__ for model in found)
-        raise TaskDefinitionError(
-            f"Pydantic RootModel on task model(s) {names} is not supported;"
-            " Perago task contracts must use ordinary BaseModel object models.",
-            code="PRG-T012",
-        )
+def models_in(*roots: object) -> list[type[BaseModel]]:
+    """Every model that some types are made of, each once."""
+    walked = (model for root in roots for model in _walk(root, records=False))
+    return list(dict.fromkeys(model for model in walked if issubclass(model, BaseModel)))
 
 
 def declared_names(model: type[BaseModel]) -> frozenset[str]:
@@ -78,8 +52,7 @@ def declared_names(model: type[BaseModel]) -> frozenset[str]:
 def fields_without_schema(model: type[BaseModel]) -> list[str]:
     """Fields that have no JSON Schema, each as `Model.field`, where the cause is."""
     failing: dict[type[BaseModel], list[str]] = {}
-    for each in _walk(model, records=False):
-        assert issubclass(each, BaseModel), "only models were asked for"
+    for each in models_in(model):
         names = [name for name, field in each.model_fields.items() if not _has_schema(field)]
         if names:
             failing[each] = names
@@ -88,7 +61,7 @@ def fields_without_schema(model: type[BaseModel]) -> list[str]:
         for each, names in failing.items()
         for name in names
         # A field of a model that fails itself is no cause.
-        if failing.keys().isdisjoint(_walk(each.model_fields[name].annotation, records=False))
+        if failing.keys().isdisjoint(models_in(each.model_fields[name].annotation))
     ]
 
 
@@ -99,15 +72,6 @@ def _has_schema(field: FieldInfo) -> bool:
     except PydanticUserError:
         return False
     return True
-
-
-def _task_models(task: TaskDefinition) -> list[type[BaseModel]]:
-    found: dict[type[BaseModel], None] = {}
-    for root in (task.params_model, task.output_model):
-        for model in _walk(root, records=False):
-            if issubclass(model, BaseModel):
-                found[model] = None
-    return list(found)
 
 
 def _walk(root: object, *, records: bool) -> Iterator[type[object]]:

@@ -6,6 +6,7 @@ both are written by alias, since that is what the registered schema advertises.
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from types import UnionType
 from typing import Annotated, Any, TypeGuard, Union, cast, get_args, get_origin
 
@@ -15,7 +16,7 @@ from pydantic_core import to_json
 
 from perago.app.authoring.failure import validation_reason, without_input_values
 from perago.app.authoring.task_definition import TaskDefinition
-from perago.app.authoring.workspace_spec import WorkspaceInput
+from perago.app.authoring.workspace_spec import PLACEHOLDER, WorkspaceInput, filled_prefix
 from perago.domain.commit_metadata import INPUT_KEY as TRACE_KEY
 from perago.domain.errors import (
     ParamsRefusedError,
@@ -68,6 +69,26 @@ def params_model_value(task: TaskDefinition, params: object) -> BaseModel:
         if task.built_in:  # the documents, which let Conductor retry this, do not know such tasks
             raise ParamsRefusedError(f"ValidationError: {validation_reason(clean)}") from None
         raise clean from None
+
+
+def resolved_prefix(task: TaskDefinition, params: object) -> str:
+    """The folder that an attempt with these params works on."""
+    assert task.workspace is not None, "only workspace tasks have a prefix"
+    template = task.workspace.prefix
+    if PLACEHOLDER.search(template) is None:
+        return template
+    # Of the validated model, so that a default and a date are filled in as the function sees them.
+    return filled_prefix(template, params_model_value(task, params))
+
+
+def resolved_task(task: TaskDefinition, params: object) -> TaskDefinition:
+    """The task as one attempt with these params knows it."""
+    if task.workspace is None:
+        return task
+    prefix = resolved_prefix(task, params)
+    if prefix == task.workspace.prefix:
+        return task
+    return replace(task, workspace=task.workspace.model_copy(update={"prefix": prefix}))
 
 
 def validate_result(task: TaskDefinition, raw: object) -> dict[str, Any]:

@@ -13,9 +13,8 @@ from typing import Any, TypeVar, get_type_hints, overload
 from pydantic import BaseModel
 
 from perago.app.authoring.metrics import MetricRecorder
-from perago.app.authoring.prefix_template import refuse_placeholders
 from perago.app.authoring.task_definition import MetricSpec, TaskControls, TaskDefinition
-from perago.app.authoring.workspace_spec import WorkspaceSpec
+from perago.app.authoring.workspace_spec import WorkspaceSpec, refuse_placeholders
 from perago.domain.errors import TaskDefinitionError
 from perago.ports.workspace import SparkWorkspace
 

@@ -1,14 +1,24 @@
 """The workspace of a task: the object of its input and output, and what the task declares of it.
 
 `WorkspaceRef` names repository, branch and commit. Both spellings of the reference type are read,
-and written back as they came. `WorkspaceSpec` has the prefix, guardrails, checks and isolation.
-Resolves nothing.
+and written back as they came. `WorkspaceSpec` has the prefix, guardrails, checks and isolation;
+`StagedView` is what a check sees.
+
+A prefix may take values of params, such as `songs/{params.song}`: `refuse_placeholders` looks at a
+declaration, `filled_prefix` fills them in. Everything after it knows the prefix of one attempt
+only: it is part of the key of the execution and of the commit metadata, so that a retry with the
+same params works on the same folder.
 """
 
 import inspect
+import io
+import os
 import re
-from collections.abc import Callable, Sequence
-from typing import Annotated, Final, Literal, Self, cast
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Annotated, Any, BinaryIO, Final, Literal, Self, cast, final, get_args, get_origin
 
 from pydantic import (
     BaseModel,
@@ -16,6 +26,8 @@ from pydantic import (
     Field,
     ModelWrapValidatorHandler,
     PrivateAttr,
+    SecretBytes,
+    SecretStr,
     SerializerFunctionWrapHandler,
     field_validator,
     model_serializer,
@@ -23,8 +35,7 @@ from pydantic import (
 )
 
 from perago.app.authoring.guardrails import WorkspaceGuardrail
-from perago.app.authoring.staged_view import StagedView
-from perago.domain.errors import TaskDefinitionError, TaskInputError
+from perago.domain.errors import PrefixValueError, TaskDefinitionError, TaskInputError
 from perago.domain.lakefs import (
     IMPOSSIBLE_NAMES,
     BranchName,
@@ -32,18 +43,29 @@ from perago.domain.lakefs import (
     RepositoryId,
     WorkspaceReference,
 )
-from perago.domain.paths import ROOT_PREFIX
+from perago.domain.paths import (
+    ATTEMPT_MARKER,
+    ROOT_PREFIX,
+    is_reserved_object,
+    object_path,
+    path_part_problem,
+    prefix_problem,
+)
+from perago.ports.task_body import StagedChanges
+from perago.ports.workspace import SparkWorkspace
 
 CAMEL: Final = "refType"
 SNAKE: Final = "ref_type"
-StagedCheck = Callable[[StagedView], None]
 PLACEHOLDER: Final = re.compile(r"\{params\.(?P<name>[^\W\d]\w*)\}")
 """What stands for a value of params in a prefix."""
 # Other braces are part of a name, as in 0.6.1.
 _LIKE_A_PLACEHOLDER = re.compile(r"\{\s*params?\b[^}]*\}?")
 _Name = Annotated[str, Field(min_length=1)]
 _PREFIX_CODE = "PRG-T015"
+_PLACEHOLDER_CODE = "PRG-T023"
 _CHECK_CODE = "PRG-T022"
+# A folder name is a text or a whole number; these are neither in JSON, or must not be shown.
+_UNFIT = (bool, float, bytes, list, tuple, dict, set, frozenset, BaseModel, SecretStr, SecretBytes)
 
 
 class WorkspaceRef(BaseModel):
@@ -145,6 +167,65 @@ class WorkspaceInput(WorkspaceRef):
         return WorkspaceOutput.model_validate(self.model_dump() | {"ref": ref})
 
 
+@final
+@dataclass(frozen=True, slots=True)
+class StagedView:
+    """The staged commit of a task, before it is decided or published; nothing can be written.
+
+    All paths are relative to `WorkspaceSpec(prefix=...)` and in order. A check that raises fails
+    the attempt: nothing is decided or published, and the staged commit stays for a look.
+    """
+
+    added: tuple[str, ...]
+    """Files that the input commit does not have."""
+    changed: tuple[str, ...]
+    """Files that the input commit has with other bytes."""
+    removed: tuple[str, ...]
+    """Files of the input commit that the staged commit does not have."""
+    _sizes: Mapping[str, int] = field(repr=False)
+    _workspace: Path | SparkWorkspace = field(repr=False)
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """Every file of the staged commit."""
+        return tuple(self._sizes)
+
+    def size(self, path: str) -> int:
+        """The bytes of one file; raises FileNotFoundError when the staged commit has none."""
+        if path not in self._sizes:
+            raise FileNotFoundError(f"{path} is not in the staged commit")
+        return self._sizes[path]
+
+    def open(self, path: str) -> BinaryIO:
+        """Open one file to read its bytes; on Spark the file is read into memory."""
+        self.size(path)
+        if isinstance(self._workspace, Path):
+            return (self._workspace / path).open("rb")
+        row = self._workspace.table(path, format="binaryFile").select("content").head()
+        if row is None:
+            raise FileNotFoundError(f"Spark hides {path}, because a part of it begins with _ or .")
+        return io.BufferedReader(io.BytesIO(bytes(row[0])))  # BytesIO alone could be written
+
+    @property
+    def spark(self) -> Any:  # noqa: ANN401 - a pyspark session
+        """The session of a Spark task."""
+        return self._on_spark().spark
+
+    @property
+    def read(self) -> Any:  # noqa: ANN401 - reads like pyspark's DataFrameReader
+        """A Spark reader whose paths are relative to the prefix, at the staged commit."""
+        return self._on_spark().read
+
+    def _on_spark(self) -> SparkWorkspace:
+        if isinstance(self._workspace, Path):
+            text = "the workspace of this task is a directory, it has no Spark; use view.open(path)"
+            raise TaskInputError(text, code="PRG-I007")
+        return self._workspace
+
+
+StagedCheck = Callable[[StagedView], None]
+
+
 class WorkspaceSpec(BaseModel):
     """The part of the repository a task works on, its guardrails, checks and isolation."""
 
@@ -206,7 +287,7 @@ class WorkspaceSpec(BaseModel):
             raise TaskDefinitionError(
                 f"WorkspaceSpec.prefix has {odd[0]}, expected {{params.NAME}} with the name of one"
                 " field",
-                code="PRG-T023",
+                code=_PLACEHOLDER_CODE,
             )
         return relative
 
@@ -234,3 +315,89 @@ def _refuse_unless_check(check: object) -> None:
             f" commit: {error}",
             code=_CHECK_CODE,
         ) from error
+
+
+def refuse_placeholders(prefix: str, model: type[BaseModel]) -> None:
+    """Refuse a placeholder that no field of the params model can fill."""
+    fields = model.model_fields
+    for found in PLACEHOLDER.finditer(prefix):
+        name = found["name"]
+        if name not in fields:
+            near = get_close_matches(name, fields, n=1)
+            known = f"it has {', '.join(fields) or 'no fields'}"
+            hint = f"did you mean {{params.{near[0]}}}?" if near else known
+            text = f"WorkspaceSpec.prefix names {found[0]}, but {model.__name__} has no such field"
+            raise TaskDefinitionError(f"{text}; {hint}", code=_PLACEHOLDER_CODE)
+        if all(_is_unfit(each) for each in _members(fields[name].annotation)):
+            text = f"WorkspaceSpec.prefix names {found[0]}, whose values are no name of a folder"
+            raise TaskDefinitionError(f"{text}; use a str or an int field", code=_PLACEHOLDER_CODE)
+    # Braces are legal in a path. But where song is a field, `{song}` is a slip for `{params.song}`.
+    for name in fields:
+        if f"{{{name}}}" in prefix:
+            text = f"WorkspaceSpec.prefix has {{{name}}}; did you mean {{params.{name}}}?"
+            raise TaskDefinitionError(text, code=_PLACEHOLDER_CODE)
+
+
+def filled_prefix(template: str, params: BaseModel) -> str:
+    """The prefix for these params; raises PrefixValueError when a value is no part of a path."""
+
+    def value_of(found: re.Match[str]) -> str:
+        name = found["name"]
+        value = params.model_dump(mode="json", include={name})[name]
+        return _part(name, value)
+
+    # One pass: a value that looks like a placeholder is a name and nothing else.
+    prefix = PLACEHOLDER.sub(value_of, template)
+    problem = prefix_problem(prefix)
+    if problem is not None:
+        names = ", ".join(found["name"] for found in PLACEHOLDER.finditer(template))
+        raise PrefixValueError(names, problem)
+    return prefix
+
+
+def _part(name: str, value: object) -> str:
+    if isinstance(value, bool) or not isinstance(value, str | int):
+        raise PrefixValueError(name, f"is {type(value).__name__}, expected a text or whole number")
+    problem = path_part_problem(str(value))
+    if problem is not None:
+        raise PrefixValueError(name, problem)
+    return str(value)
+
+
+def _members(annotation: object) -> Iterator[object]:
+    """The types that a field takes: those of a union one by one.
+
+    `list[int]` has arguments, too, but its origin is a class.
+    """
+    inner = [each for each in get_args(annotation) if each is not type(None)]
+    is_union = get_origin(annotation) is not None and not isinstance(get_origin(annotation), type)
+    if inner and is_union:
+        yield from inner
+    else:
+        yield annotation
+
+
+def _is_unfit(annotation: object) -> bool:
+    found = get_origin(annotation) or annotation
+    return isinstance(found, type) and issubclass(found, _UNFIT)
+
+
+def open_view(staged: StagedChanges, workspace: Path | SparkWorkspace | None) -> StagedView:
+    """Show what was staged; without sizes the directory has exactly its files."""
+    assert workspace is not None, "only workspace tasks stage"
+    sizes = staged.sizes
+    if sizes is None:
+        assert isinstance(workspace, Path), "Spark is given the sizes"
+        sizes = dict(sorted(_sizes_below(workspace, staged.prefix)))
+    return StagedView(staged.added, staged.changed, staged.removed, sizes, workspace)
+
+
+def _sizes_below(root: Path, prefix: str) -> Iterator[tuple[str, int]]:
+    """What of a directory is staged: neither the marker nor anything reserved, and no pipes."""
+    for folder, _, names in os.walk(root):
+        for name in names:
+            path = Path(folder, name)
+            relative = path.relative_to(root).as_posix()
+            hidden = name == ATTEMPT_MARKER or is_reserved_object(object_path(prefix, relative))
+            if not hidden and path.is_file():
+                yield relative, path.stat().st_size

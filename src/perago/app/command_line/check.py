@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from perago.app.authoring.taskdef import build_taskdef, write_taskdef
+from perago.app.authoring.task_definition import build_taskdef, write_taskdef
 from perago.app.command_line.loading import Targets, TaskOption, load_one_task, load_tasks
 from perago.app.command_line.reporting import JsonOption, python_warnings, say, say_json
 from perago.app.settings.runtime_config import RuntimeConfig, runtime_config

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from perago.app.authoring.taskdef import (
+from perago.app.authoring.task_definition import (
     TaskDefDifference,
     build_taskdef,
     taskdef_differences,

@@ -16,10 +16,6 @@ from typing import Annotated
 import typer
 from pydantic import ValidationError
 
-from perago.app.authoring.contract_schema import (
-    task_models_with_config,
-    validate_no_root_task_models,
-)
 from perago.app.authoring.failure import validation_code
 from perago.app.authoring.guardrails import WorkspaceGuardrail
 from perago.app.authoring.task_declaration import load_module_tasks
@@ -31,6 +27,8 @@ from perago.app.authoring.task_definition import (
     TaskControls,
     TaskDefinition,
     TimeoutPolicy,
+    task_models_with_config,
+    validate_no_root_task_models,
 )
 from perago.app.authoring.workspace_spec import WorkspaceSpec
 from perago.app.command_line.reporting import warn

@@ -9,8 +9,7 @@ from shlex import quote
 from typing import cast
 from urllib.parse import urlsplit, urlunsplit
 
-from perago.app.authoring.task_definition import TaskDefinition
-from perago.app.authoring.taskdef import build_taskdef, taskdef_differences
+from perago.app.authoring.task_definition import TaskDefinition, build_taskdef, taskdef_differences
 from perago.app.connections import ConductorConnection
 from perago.app.inspection.doctor import (
     Check,

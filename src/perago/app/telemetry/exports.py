@@ -14,8 +14,7 @@ from typing import Self, cast, final
 
 from perago.app.attempt.complete import Recorded
 from perago.app.attempt.context import Attempt
-from perago.app.authoring.envelope import read_workspace_input
-from perago.app.authoring.prefix_template import resolved_prefix
+from perago.app.authoring.envelope import read_workspace_input, resolved_prefix
 from perago.app.runs.finish import FinishParams
 from perago.app.settings.runtime_config import metrics_config
 from perago.app.settings.settings import Settings

@@ -33,9 +33,8 @@ from perago.app.authoring.metrics import (
     TaskAttemptMetricContext,
     sendable_text,
 )
-from perago.app.authoring.staged_view import StagedView, open_view
 from perago.app.authoring.task_definition import TaskDefinition
-from perago.app.authoring.workspace_spec import check_name
+from perago.app.authoring.workspace_spec import StagedView, check_name, open_view
 from perago.app.telemetry.listeners import BodyObserver
 from perago.domain.errors import ChangesRefusedError, TaskDefinitionError
 from perago.ports.task_body import (

@@ -14,8 +14,10 @@ from perago.app.authoring.task_definition import (
     TaskControls,
     TaskDefinition,
     TimeoutPolicy,
+    build_taskdef,
+    workspace_schema,
+    write_taskdef,
 )
-from perago.app.authoring.taskdef import build_taskdef, workspace_schema, write_taskdef
 from perago.app.authoring.workspace_spec import WorkspaceSpec
 from perago.domain.errors import TaskDefinitionError
 

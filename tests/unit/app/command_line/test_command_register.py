@@ -6,7 +6,7 @@ from typing import Any, final
 import pytest
 from tests.unit.app.command_line.command_run import Module, Run
 
-from perago.app.authoring.taskdef import taskdef_differences, taskdef_to_register
+from perago.app.authoring.task_definition import taskdef_differences, taskdef_to_register
 from perago.app.command_line.definitions import register_taskdefs
 from perago.ports.conductor import TaskDefinitions
 

@@ -17,8 +17,7 @@ from perago.adapters.memory.system import (
     VirtualClock,
     WorkerHandle,
 )
-from perago.app.authoring.task_definition import TaskDefinition
-from perago.app.authoring.taskdef import build_taskdef
+from perago.app.authoring.task_definition import TaskDefinition, build_taskdef
 from perago.app.connections import ConductorConnection, connections_of
 from perago.app.inspection.doctor import Ask, Finding, Status, Subject
 from perago.app.settings.settings import load_settings
