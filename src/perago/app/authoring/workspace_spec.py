@@ -18,7 +18,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO, Final, Literal, Self, cast, final, get_args, get_origin
+from types import UnionType
+from typing import Annotated, Any, BinaryIO, Literal, Self, Union, cast, final, get_args, get_origin
 
 from pydantic import (
     BaseModel,
@@ -54,9 +55,9 @@ from perago.domain.paths import (
 from perago.ports.task_body import StagedChanges
 from perago.ports.workspace import SparkWorkspace
 
-CAMEL: Final = "refType"
-SNAKE: Final = "ref_type"
-PLACEHOLDER: Final = re.compile(r"\{params\.(?P<name>[^\W\d]\w*)\}")
+CAMEL = "refType"
+SNAKE = "ref_type"
+PLACEHOLDER = re.compile(r"\{params\.(?P<name>[^\W\d]\w*)\}")
 """What stands for a value of params in a prefix."""
 # Other braces are part of a name, as in 0.6.1.
 _LIKE_A_PLACEHOLDER = re.compile(r"\{\s*params?\b[^}]*\}?")
@@ -77,7 +78,7 @@ class WorkspaceRef(BaseModel):
     """Name of the repository."""
     branch: _Name
     """The target branch, to which the task publishes."""
-    ref_type: Literal["commit"] = Field(alias=CAMEL)
+    ref_type: Literal["commit"] = Field(alias="refType")
     """What `ref` is; `refType` in JSON."""
     ref: _Name
     """Id of the commit to start from, all of it; of the first task the head of the branch."""
@@ -328,7 +329,7 @@ def refuse_placeholders(prefix: str, model: type[BaseModel]) -> None:
             hint = f"did you mean {{params.{near[0]}}}?" if near else known
             text = f"WorkspaceSpec.prefix names {found[0]}, but {model.__name__} has no such field"
             raise TaskDefinitionError(f"{text}; {hint}", code=_PLACEHOLDER_CODE)
-        if all(_is_unfit(each) for each in _members(fields[name].annotation)):
+        if _is_unfit(fields[name].annotation):
             text = f"WorkspaceSpec.prefix names {found[0]}, whose values are no name of a folder"
             raise TaskDefinitionError(f"{text}; use a str or an int field", code=_PLACEHOLDER_CODE)
     # Braces are legal in a path. But where song is a field, `{song}` is a slip for `{params.song}`.
@@ -364,20 +365,10 @@ def _part(name: str, value: object) -> str:
     return str(value)
 
 
-def _members(annotation: object) -> Iterator[object]:
-    """The types that a field takes: those of a union one by one.
-
-    `list[int]` has arguments, too, but its origin is a class.
-    """
-    inner = [each for each in get_args(annotation) if each is not type(None)]
-    is_union = get_origin(annotation) is not None and not isinstance(get_origin(annotation), type)
-    if inner and is_union:
-        yield from inner
-    else:
-        yield annotation
-
-
 def _is_unfit(annotation: object) -> bool:
+    """Whether no value of a type is the name of a folder; of a union, of none of its members."""
+    if get_origin(annotation) in {Union, UnionType}:
+        return all(_is_unfit(each) for each in get_args(annotation) if each is not type(None))
     found = get_origin(annotation) or annotation
     return isinstance(found, type) and issubclass(found, _UNFIT)
 

@@ -165,6 +165,8 @@ class Params(BaseModel):
     maybe: str | None = None
     flag: bool = True
     ratio: float = 0.5
+    rate: float | None = None
+    size_or_rate: int | float = 1
     items: list[str] = Field(default_factory=list[str])
     inner: Inner = Inner()
     secret: SecretStr = SecretStr("s")
@@ -193,6 +195,7 @@ def definition(prefix: str) -> TaskDefinition:
         ("{params.take}", {}, "first"),
         ("{params.uid}", {}, "00000000-0000-0000-0000-000000000007"),
         ("{params.size}", {"size": "l"}, "l"),
+        ("{params.size_or_rate}", {}, "1"),
         ("{params.long}", {"longName": "by alias"}, "by alias"),
         ("{params.maybe}", {"maybe": "there"}, "there"),
         ("{params.anything}", {"anything": "text"}, "text"),
@@ -247,6 +250,7 @@ def test_a_value_that_is_no_name_of_a_folder_ends_the_attempt_for_good(
         ("{params.longName}", "did you mean {params.long}?"),
         ("{params.flag}", "no name of a folder; use a str or an int field"),
         ("{params.ratio}", "no name of a folder"),
+        ("{params.rate}", "no name of a folder"),
         ("{params.items}", "no name of a folder"),
         ("{params.inner}", "no name of a folder"),
         ("{params.secret}", "no name of a folder"),
