@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from perago.app.command_line.attempts import inspection_tools
 from perago.app.command_line.reporting import UNANSWERED, JsonOption, note, say, say_json, say_lines
 from perago.app.command_line.services import LeftRepository, ask
 from perago.app.inspection.attempts import Question, gather
@@ -60,8 +61,6 @@ def _explain_code(code: str, *, as_json: bool) -> None:
 
 
 def _explain_workflow(workflow: str, repository: RepositoryId | None, *, as_json: bool) -> None:
-    from perago.app.command_line.attempts import inspection_tools  # noqa: PLC0415 - used here alone
-
     settings = load_settings()
     question = Question(workflow, repository, decisions_kept=settings.gc_tag_ttl)
 

@@ -12,8 +12,11 @@ from typing import Annotated
 
 import typer
 
+import perago_servers
 from perago.app.command_line.reporting import CommandGroup, JsonOption, note, say, say_json
 from perago.domain.errors import PeragoError
+from perago_servers.__main__ import PROGRAMS
+from perago_servers.cache import cache_root, is_made
 
 NAMES = ("lakefs", "conductor")
 _PRIVATE = 0o600  # the file has the key of the lakeFS
@@ -37,8 +40,6 @@ def up(
     ] = None,
 ) -> None:
     """Run both until Ctrl-C, and print their settings."""
-    import perago_servers  # noqa: PLC0415 - only here
-
     if env_file is not None:
         # After the start, a wrong path would have cost it, and left what the servers store.
         env_file.open("a").close()
@@ -85,17 +86,12 @@ def write_settings(env_file: Path, settings: Mapping[str, str]) -> None:
 
 def _programs() -> Path:
     """The directory of lakeFS's programs."""
-    from perago_servers.__main__ import PROGRAMS  # noqa: PLC0415 - only here
-    from perago_servers.cache import cache_root  # noqa: PLC0415 - only here
-
     return cache_root() / PROGRAMS["lakefs"].key
 
 
 @servers_group.subcommand("fetch")
 def fetch(*, as_json: JsonOption = False) -> None:
     """Fetch and build both, once per user: six minutes."""
-    from perago_servers.__main__ import PROGRAMS  # noqa: PLC0415 - only here
-
     with server_errors():
         found = {name: str(PROGRAMS[name].fetch()) for name in NAMES}
     if as_json:
@@ -108,9 +104,6 @@ def fetch(*, as_json: JsonOption = False) -> None:
 @servers_group.subcommand("status")
 def status(*, as_json: JsonOption = False) -> None:
     """Show the versions, whether they are fetched, and where lakectl is."""
-    from perago_servers.__main__ import PROGRAMS  # noqa: PLC0415 - only here
-    from perago_servers.cache import is_made  # noqa: PLC0415 - only here
-
     keys = {name: PROGRAMS[name].key for name in NAMES}
     found = {name: key if is_made(key) else None for name, key in keys.items()}
     lakectl = _programs() / "lakectl"
@@ -125,9 +118,7 @@ def status(*, as_json: JsonOption = False) -> None:
 @contextmanager
 def server_errors() -> Generator[None]:
     """Give what the tool raises the code of this command; its message has the end of the log."""
-    from perago_servers import FetchError, ServerError  # noqa: PLC0415 - only here
-
     try:
         yield
-    except (FetchError, ServerError) as error:
+    except (perago_servers.FetchError, perago_servers.ServerError) as error:
         raise LocalServerError(str(error)) from error
