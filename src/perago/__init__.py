@@ -10,20 +10,6 @@ from perago._version import __version__
 
 TYPE_CHECKING = False  # so that the module `typing` is not imported for it
 if TYPE_CHECKING:
-    from perago.app.authoring.caller_transfers import (
-        StagedWorkspace,
-        TaskExecutionContext,
-        WorkspaceDownloadFile,
-        WorkspaceSyncPlan,
-        WorkspaceUploadFile,
-        assert_current_attempt_snapshot,
-        build_workspace_sync_plan,
-        staging_branch_name,
-        workspace_delete_object_paths,
-        workspace_download_files,
-        workspace_local_path,
-        workspace_upload_files,
-    )
     from perago.app.authoring.current_attempt import (
         Changes,
         Checkpoint,
@@ -78,6 +64,20 @@ if TYPE_CHECKING:
         prepare_worker_runtime,
         restart_backoff_seconds,
         worker_child_specs,
+    )
+    from perago.compat.caller_transfers import (
+        StagedWorkspace,
+        TaskExecutionContext,
+        WorkspaceDownloadFile,
+        WorkspaceSyncPlan,
+        WorkspaceUploadFile,
+        assert_current_attempt_snapshot,
+        build_workspace_sync_plan,
+        staging_branch_name,
+        workspace_delete_object_paths,
+        workspace_download_files,
+        workspace_local_path,
+        workspace_upload_files,
     )
     from perago.compat.run_with_callbacks import (
         run_workspace_free_task_attempt,
@@ -170,12 +170,6 @@ __all__ = [
 
 # Where each public name lives.
 _HOMES = {
-    "perago.app.authoring.caller_transfers": (
-        "StagedWorkspace TaskExecutionContext assert_current_attempt_snapshot "
-        "staging_branch_name WorkspaceDownloadFile WorkspaceSyncPlan WorkspaceUploadFile "
-        "build_workspace_sync_plan workspace_delete_object_paths workspace_download_files "
-        "workspace_local_path workspace_upload_files"
-    ),
     "perago.app.authoring.current_attempt": "Changes Checkpoint CurrentAttempt current_attempt",
     "perago.app.authoring.envelope": (
         "build_workspace_free_task_output build_workspace_task_output"
@@ -192,6 +186,12 @@ _HOMES = {
     "perago.app.authoring.task_declaration": "load_module_task task",
     "perago.app.authoring.workspace_spec": (
         "StagedView WorkspaceInput WorkspaceOutput WorkspaceSpec"
+    ),
+    "perago.compat.caller_transfers": (
+        "StagedWorkspace TaskExecutionContext assert_current_attempt_snapshot "
+        "staging_branch_name WorkspaceDownloadFile WorkspaceSyncPlan WorkspaceUploadFile "
+        "build_workspace_sync_plan workspace_delete_object_paths workspace_download_files "
+        "workspace_local_path workspace_upload_files"
     ),
     "perago.compat.run_with_callbacks": (
         "run_workspace_free_task_attempt run_workspace_task_attempt"

@@ -14,12 +14,6 @@ from typing import Any, NoReturn, cast, final
 
 from perago.app.attempt.context import Attempt, AttemptPorts, AttemptSettings
 from perago.app.attempt.run_attempt import run_attempt
-from perago.app.authoring.caller_transfers import (
-    StagedWorkspace,
-    TaskExecutionContext,
-    assert_current_attempt_snapshot,
-    snapshot_of,
-)
 from perago.app.authoring.current_attempt import CurrentAttempt, running
 from perago.app.authoring.envelope import read_workspace_input, resolved_prefix
 from perago.app.authoring.failure import (
@@ -34,6 +28,12 @@ from perago.app.authoring.task_definition import TaskDefinition
 from perago.app.authoring.workspace_spec import WorkspaceInput, WorkspaceSpec
 from perago.app.connections import Connections
 from perago.app.container import Container
+from perago.compat.caller_transfers import (
+    StagedWorkspace,
+    TaskExecutionContext,
+    assert_current_attempt_snapshot,
+    snapshot_of,
+)
 from perago.domain.attempt import AttemptRecord, ExecutionId, FenceWidth
 from perago.domain.errors import ChangesRefusedError, CheckpointRefusedError, TaskInputError
 from perago.domain.lakefs import BranchName, CommitId, CommitRecord, RepositoryId

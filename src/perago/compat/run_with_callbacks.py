@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import uuid4  # noqa: TID251  # the signature of 0.6.1 has no source of identities
 
-from perago.app.authoring.caller_transfers import TaskExecutionContext
 from perago.app.authoring.failure import RuntimeTaskResult, result_for_exception
 from perago.app.authoring.invocation import invoke_workspace_free_task
 from perago.app.authoring.metrics import MetricRecorder
 from perago.app.authoring.task_definition import TaskDefinition
+from perago.compat.caller_transfers import TaskExecutionContext
 from perago.domain.errors import TaskInputError
 
 # `from perago import *` of a task module imports this one. What runs an attempt is imported by

@@ -6,7 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from perago.app.authoring.caller_transfers import (
+from perago.app.authoring.workspace_spec import WorkspaceSpec
+from perago.compat.caller_transfers import (
     TaskExecutionContext,
     assert_current_attempt_snapshot,
     build_workspace_sync_plan,
@@ -16,7 +17,6 @@ from perago.app.authoring.caller_transfers import (
     workspace_local_path,
     workspace_upload_files,
 )
-from perago.app.authoring.workspace_spec import WorkspaceSpec
 from perago.domain.errors import StaleAttemptError, TaskInputError
 
 ATTEMPT = {
