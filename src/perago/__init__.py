@@ -16,10 +16,6 @@ if TYPE_CHECKING:
         CurrentAttempt,
         current_attempt,
     )
-    from perago.app.authoring.envelope import (
-        build_workspace_free_task_output,
-        build_workspace_task_output,
-    )
     from perago.app.authoring.guardrails import (
         check_guardrails,
         forbid_glob,
@@ -72,7 +68,9 @@ if TYPE_CHECKING:
         WorkspaceSyncPlan,
         WorkspaceUploadFile,
         assert_current_attempt_snapshot,
+        build_workspace_free_task_output,
         build_workspace_sync_plan,
+        build_workspace_task_output,
         staging_branch_name,
         workspace_delete_object_paths,
         workspace_download_files,
@@ -171,9 +169,6 @@ __all__ = [
 # Where each public name lives.
 _HOMES = {
     "perago.app.authoring.current_attempt": "Changes Checkpoint CurrentAttempt current_attempt",
-    "perago.app.authoring.envelope": (
-        "build_workspace_free_task_output build_workspace_task_output"
-    ),
     "perago.app.authoring.guardrails": (
         "forbid_glob require_dir require_file require_glob check_guardrails"
     ),
@@ -191,7 +186,8 @@ _HOMES = {
         "StagedWorkspace TaskExecutionContext assert_current_attempt_snapshot "
         "staging_branch_name WorkspaceDownloadFile WorkspaceSyncPlan WorkspaceUploadFile "
         "build_workspace_sync_plan workspace_delete_object_paths workspace_download_files "
-        "workspace_local_path workspace_upload_files"
+        "workspace_local_path workspace_upload_files build_workspace_free_task_output "
+        "build_workspace_task_output"
     ),
     "perago.compat.run_with_callbacks": (
         "run_workspace_free_task_attempt run_workspace_task_attempt"

@@ -1,17 +1,19 @@
 """What callers of 0.6.1 compute with who transfer workspaces themselves.
 
 Attempts as their callbacks see them, which are any objects with the right attributes: they are
-translated into the values that the core compares. And plans of what to upload, download and delete
-for a workspace on the disk. Reads no server, and transfers nothing.
+translated into the values that the core compares. Plans of what to upload, download and delete for
+a workspace on the disk. And the output of a task. Reads no server, and transfers nothing.
 """
 
 import os
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from perago.app.authoring.workspace_spec import WorkspaceSpec
+from perago.app.authoring.envelope import validate_result, workspace_task_output
+from perago.app.authoring.task_definition import TaskDefinition
+from perago.app.authoring.workspace_spec import WorkspaceInput, WorkspaceSpec
 from perago.domain import names
 from perago.domain.attempt import AttemptSnapshot, AttemptStatus, ExecutionId, Stale, compare_narrow
 from perago.domain.errors import StaleAttemptError, TaskInputError
@@ -217,3 +219,29 @@ def _regular_files(workspace_dir: Path) -> Iterator[Path]:
                 )
             if name != ATTEMPT_MARKER and path.is_file():
                 yield relative
+
+
+def build_workspace_task_output(
+    task: TaskDefinition,
+    input_workspace: WorkspaceInput | Mapping[str, Any],
+    published_ref: str,
+    raw_result: object,
+) -> dict[str, Any]:
+    """Return the output of a workspace task: its input with another commit, and its result."""
+    if not task.has_workspace:
+        raise TaskInputError(
+            "workspace output can only be built for workspace tasks", code="PRG-I007"
+        )
+    workspace = WorkspaceInput.model_validate(input_workspace)
+    result = validate_result(task, raw_result)
+    return workspace_task_output(workspace, published_ref, result)
+
+
+def build_workspace_free_task_output(task: TaskDefinition, raw_result: object) -> dict[str, Any]:
+    """Return the output of a task without a workspace."""
+    if task.has_workspace:
+        raise TaskInputError(
+            "workspace-free output can only be built for workspace-free tasks",
+            code="PRG-I007",
+        )
+    return {"result": validate_result(task, raw_result)}

@@ -136,32 +136,6 @@ def workspace_task_output(
     return {"workspace": published.model_dump(mode="json"), "result": dict(result)}
 
 
-def build_workspace_task_output(
-    task: TaskDefinition,
-    input_workspace: WorkspaceInput | Mapping[str, Any],
-    published_ref: str,
-    raw_result: object,
-) -> dict[str, Any]:
-    """Return the output of a workspace task: its input with another commit, and its result."""
-    if not task.has_workspace:
-        raise TaskInputError(
-            "workspace output can only be built for workspace tasks", code="PRG-I007"
-        )
-    workspace = WorkspaceInput.model_validate(input_workspace)
-    result = validate_result(task, raw_result)
-    return workspace_task_output(workspace, published_ref, result)
-
-
-def build_workspace_free_task_output(task: TaskDefinition, raw_result: object) -> dict[str, Any]:
-    """Return the output of a task without a workspace."""
-    if task.has_workspace:
-        raise TaskInputError(
-            "workspace-free output can only be built for workspace-free tasks",
-            code="PRG-I007",
-        )
-    return {"result": validate_result(task, raw_result)}
-
-
 def _keys(
     kind: str, keys: tuple[str, ...], input_data: object, *, strict: bool
 ) -> Mapping[str, object]:

@@ -7,9 +7,8 @@ from typing import Annotated, Any, Literal
 import pytest
 from pydantic import BaseModel, Field, ValidationError, computed_field, field_validator
 
+from perago import build_workspace_free_task_output, build_workspace_task_output
 from perago.app.authoring.envelope import (
-    build_workspace_free_task_output,
-    build_workspace_task_output,
     check_stored_result,
     read_params,
     read_workspace_input,
