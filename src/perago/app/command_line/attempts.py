@@ -127,7 +127,10 @@ def _table(found: known.AttemptHistory) -> Iterator[str]:
         yield from _some([each for task in tasks for each in _waits(task)])
         yield from _some([each for task in tasks for each in _reasons(task)])
         yield from _some([each for task in tasks for each in _leftovers(task)])
-        yield from (f"  {each}" for task in tasks for each in _decision(task))
+        for task in tasks:
+            state = known.decision_state(task)
+            if state in _STATES:
+                yield f"  decision of {task.name}: {_STATES[state]}"
     yield from _some([f"left: {_leftover(each)}, of no attempt shown" for each in found.left_over])
     for branch in found.branches:
         yield from _foreign(found, branch)
@@ -196,12 +199,6 @@ def _leftovers(task: known.TaskHistory) -> Iterator[str]:
             yield f"  left: {_leftover(left)}, of {task.name} attempt {attempt.number}"
     for decision in task.decisions:
         yield f"  left: {_leftover(decision)}, of {task.name}"
-
-
-def _decision(task: known.TaskHistory) -> Iterator[str]:
-    state = known.decision_state(task)
-    if state in _STATES:
-        yield f"decision of {task.name}: {_STATES[state]}"
 
 
 def _leftover(left: known.LeftTag | known.LeftBranch) -> str:

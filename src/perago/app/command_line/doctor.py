@@ -34,7 +34,6 @@ from perago.app.settings.settings import Settings, load_settings
 from perago.domain.errors import PeragoError
 from perago.domain.lakefs import BranchName, RepositoryId
 from perago.domain.text import Secrets
-from perago.ports.workspace import SparkGateway
 
 # From what everything needs to what one publication needs.
 CHECKS: tuple[Check, ...] = (*LAKEFS_CHECKS, *CONDUCTOR_CHECKS, *HOST_CHECKS)
@@ -114,7 +113,7 @@ def _subject(
     modules: tuple[str, ...],
     tasks: tuple[TaskDefinition, ...],
 ) -> Subject:
-    from perago.app import container  # noqa: PLC0415  # heavy, and needed late
+    from perago.app import container, spark_parts  # noqa: PLC0415  # heavy, and needed late
 
     connections = connections_of(settings)
     parts = container.Container(connections=connections)
@@ -127,7 +126,9 @@ def _subject(
         identities=parts.identities(),
         concurrency=parts.concurrency(),
         directories=parts.directories(),
-        installed_spark=lambda: _installed_spark(settings, container.spark_gateway(connections)),
+        installed_spark=lambda: spark_parts.installed_spark(
+            settings, container.spark_gateway(connections)
+        ),
         repository=repository,
         branch=branch,
         modules=modules,
@@ -149,12 +150,6 @@ async def _examine(subject: Subject, known: Sequence[Finding], *, as_json: bool)
         if not as_json:
             _print(finding)
     return findings
-
-
-def _installed_spark(settings: Settings, gateway: SparkGateway | None) -> tuple[str, str]:
-    from perago.app.spark_parts import installed_spark  # noqa: PLC0415  # only where it is wanted
-
-    return installed_spark(settings, gateway)
 
 
 def _print(finding: Finding) -> None:

@@ -49,7 +49,6 @@ FAILED = 1  # the only code of failure that 0.6.1 had; its commands keep it
 UNANSWERED = 6
 CALLED: ContextVar[str | None] = ContextVar("called", default=None)
 """The command that runs now, with its group if it has one; its help is a remedy."""
-LOCAL_FILE = "PRG-X004"  # of an OSError, which has no code of its own
 # The finer codes are for commands of which 0.6.1 promised nothing; the first match counts.
 _EXIT_CODES: tuple[tuple[type[BaseException], int], ...] = (
     (CommandUsageError, 2),
@@ -184,7 +183,7 @@ def _report(error: Exception, *, as_json: bool) -> None:
 def _code_of(error: Exception) -> str:
     if isinstance(error, PeragoError | ServiceError):
         return error.code
-    return LOCAL_FILE if isinstance(error, OSError) else PeragoError.code
+    return "PRG-X004" if isinstance(error, OSError) else PeragoError.code
 
 
 def _exit_code(error: Exception) -> int:

@@ -9,7 +9,7 @@ end give workers and executors their ids.
 import os
 import stat
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Literal
@@ -165,23 +165,16 @@ def check_private_root(root: Path, variable: str) -> None:
     his to read, to replace, and to point at files of ours.
     """
     trusted = {0, os.geteuid(), Path("/").stat().st_uid}  # who owns "/" is root, under any number
-    for folder in _leading_to(root.absolute()):
+    absolute, resolved = root.absolute(), root.resolve()
+    # The root, all above it, and the same for what links among these stand for.
+    for folder in dict.fromkeys((absolute, *absolute.parents, resolved, *resolved.parents)):
         status = folder.lstat()
         if status.st_uid not in trusted:
             raise _refused(root, variable, f"{folder} belongs to the user {status.st_uid}")
-    resolved = root.resolve()
     for folder in (resolved, *resolved.parents):
         if _is_open(folder, is_root=folder == resolved):
             mend = f"; or run: chmod go-w {folder}"
             raise _refused(root, variable, f"other users can write to {folder}", mend)
-
-
-def _leading_to(path: Path) -> Iterator[Path]:
-    """The path, everything above it, and the same for what its links stand for."""
-    yield from (path, *path.parents)
-    resolved = path.resolve()
-    if resolved != path:
-        yield from (resolved, *resolved.parents)
 
 
 def _is_open(folder: Path, *, is_root: bool) -> bool:
