@@ -142,7 +142,8 @@ def schema_for_result(model: type[BaseModel]) -> Schema:
     A model is described as it is read, like the public 0.6.1 does, unless it writes itself in
     another shape: computed fields, aliases of one side only, custom serializers.
     """
-    read, written = (_shape(model, side) for side in ("validation", "serialization"))
+    read = _shape_of(_generate(model, "validation", _ShapeOnly))
+    written = _shape_of(_generate(model, "serialization", _ShapeOnly))
     return schema_for_model(model, side="validation" if read == written else "serialization")
 
 
@@ -158,20 +159,16 @@ def _generate(
         ) from error
 
 
-def _shape(model: type[BaseModel], side: Side) -> object:
-    return _without(_generate(model, side, _ShapeOnly), frozenset({"required", "default"}))
-
-
-def _without(value: object, keywords: frozenset[str], *, names: bool = False) -> object:
-    """Drop keywords from a schema; the names of properties are not keywords."""
+def _shape_of(value: object, *, names: bool = False) -> object:
+    """A schema without what may be absent; the names of properties are not keywords."""
     if isinstance(value, list):
-        return [_without(each, keywords) for each in cast("list[object]", value)]
+        return [_shape_of(each) for each in cast("list[object]", value)]
     if not isinstance(value, dict):
         return value
     return {
-        key: _without(each, keywords, names=key in {"properties", "$defs"} and not names)
+        key: _shape_of(each, names=key in {"properties", "$defs"} and not names)
         for key, each in cast("dict[str, object]", value).items()
-        if names or key not in keywords
+        if names or key not in {"required", "default"}
     }
 
 

@@ -18,8 +18,6 @@ from perago.app.authoring.workspace_spec import WorkspaceSpec, refuse_placeholde
 from perago.domain.errors import TaskDefinitionError
 from perago.ports.workspace import SparkWorkspace
 
-__all__ = ["TaskDefinition", "load_module_task", "load_module_tasks", "task", "task_of"]
-
 _ACCEPTED = (
     "task function must be exactly (workspace: Path, params: ParamsModel),"
     " (workspace: Path, params: ParamsModel, metrics: MetricRecorder),"
