@@ -8,7 +8,7 @@ import resource
 import socket
 import threading
 import time
-from collections.abc import Generator
+from collections.abc import AsyncIterator, Generator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -25,7 +25,7 @@ from tests.integration.transfer_scene import (
 from tests.unprivileged import as_nobody
 
 from perago.adapters import http
-from perago.adapters.http import HttpClient, HttpTerms
+from perago.adapters.http import HttpClient, HttpTerms, Outgoing
 from perago.ports.errors import UnavailableError
 from perago.ports.objects import ObjectUpload
 
@@ -57,6 +57,29 @@ async def test_a_half_closed_connection_is_not_used_again(method: str, tls: Path
             assert (await client.ask(method, f"{server.url}/x", body=body, seconds=5)).status == 200
             await asyncio.sleep(0.15)
         assert (len(server.requests), server.connections) == (3, 3)
+        await client.close()
+
+
+async def early(arrived: Arrived) -> bool:
+    """Begin a refusal before the body has arrived, and end it afterwards."""
+    await arrived.send(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 9\r\n\r\n")
+    await arrived.read_body()
+    await arrived.send(b"forbidden")
+    return False
+
+
+async def slow_pieces() -> AsyncIterator[bytes]:
+    for _ in range(10):
+        await asyncio.sleep(0.05)
+        yield WHOLE
+
+
+async def test_an_answer_that_begins_before_an_upload_has_left_is_read(tls: Path | None) -> None:
+    client = HttpClient(HttpTerms(ca_file=tls))
+    body = Outgoing(slow_pieces(), 10 * len(WHOLE))
+    async with scripted(early, tls) as server, asyncio.timeout(10):
+        async with client.exchange("PUT", server.url, silence_seconds=5.0, body=body) as reply:
+            assert (reply.status, await reply.read(100)) == (403, b"forbidden")
         await client.close()
 
 

@@ -155,8 +155,7 @@ class _SentOnce:
         if isinstance(error, RequestFailedError):
             return error
         said = without_query(f"{type(error).__name__}: {error}".removesuffix(": "))
-        is_final = isinstance(error, aiohttp.ClientConnectorCertificateError)
-        if is_final or _speaks_no_tls(error):
+        if isinstance(error, aiohttp.ClientConnectorCertificateError) or _speaks_no_tls(error):
             return NotTrustedError(said)
         return NoAnswerError(said) if self.left else NotSentError(said)
 
@@ -358,14 +357,19 @@ async def _watched(
 ) -> AsyncGenerator[bytes]:
     """Let the pieces of a body leave; the limit begins anew with each, and with the last."""
     loop = asyncio.get_running_loop()
+
+    def begin_anew() -> None:
+        with suppress(RuntimeError):  # it is over, because the answer has begun: that has its own
+            silence.reschedule(loop.time() + seconds)
+
     try:
         async for piece in pieces:
-            silence.reschedule(loop.time() + seconds)
+            begin_anew()
             yield piece
     except Exception as error:
         sent.of_body = error
         raise
-    silence.reschedule(loop.time() + seconds)
+    begin_anew()
 
 
 @final
@@ -401,15 +405,12 @@ class LoopThread:
             tasks.append(self._loop.create_task(work))
             tasks[0].add_done_callback(partial(_hand_over, ended))
 
-        def stop() -> None:
-            tasks[0].cancel()
-
         self._loop.call_soon_threadsafe(start)
         waiting = asyncio.wrap_future(ended)
         try:
             return await asyncio.shield(waiting)
         except asyncio.CancelledError:
-            self._loop.call_soon_threadsafe(stop)
+            self._loop.call_soon_threadsafe(lambda: [task.cancel() for task in tasks])
             # Heard, or asyncio logs that its error was never retrieved.
             waiting.add_done_callback(lambda gone: gone.cancelled() or gone.exception())
             await asyncio.wait([waiting], timeout=ABANDONED_SECONDS_MAX)
