@@ -1,4 +1,4 @@
-"""What keeps a session from starting is found before a JVM is: one clear error each."""
+"""What keeps a session from starting is found before a JVM is; the home of a `local-cluster`."""
 
 import sys
 from pathlib import Path
@@ -10,6 +10,7 @@ from perago.adapters.spark.session import (
     SparkConfiguration,
     check_master,
     process_session,
+    scratch_home,
     start_session,
 )
 from perago.domain.errors import SparkEnvironmentError, SparkSessionError
@@ -72,3 +73,15 @@ def test_without_pyspark_the_way_to_get_it_is_said(monkeypatch: pytest.MonkeyPat
     with pytest.raises(SparkEnvironmentError, match=r"pip install 'perago\[spark\]'") as refused:
         process_session(SparkConfiguration(), needs_s3a=False)
     assert refused.value.code == "PRG-K001"
+
+
+def test_all_is_there_but_what_executors_wrote_before(tmp_path: Path) -> None:
+    for folder in ("bin", "jars", "work"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "jars" / "spark.jar").touch()
+
+    home = scratch_home(tmp_path)
+
+    assert {each.name for each in home.iterdir()} == {"bin", "jars"}
+    assert (home / "jars" / "spark.jar").exists()
+    assert home.parent != tmp_path
