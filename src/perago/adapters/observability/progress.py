@@ -32,8 +32,17 @@ def progress_line(phase: Phase, facts: Mapping[str, object]) -> str:
     try:
         return json.dumps(line, ensure_ascii=False, allow_nan=False, default=_text)
     except (TypeError, ValueError, RecursionError):  # a NaN, a key that is no text, a circle
-        shown = {str(key): _text(value) for key, value in line.items()}
+        shown = {str(key): _plain(value) for key, value in line.items()}
         return json.dumps(shown, ensure_ascii=False)
+
+
+def _plain(value: object) -> object:
+    """The value, or its text where JSON cannot carry it."""
+    try:
+        json.dumps(value, allow_nan=False)
+    except (TypeError, ValueError, RecursionError):
+        return _text(value)
+    return value
 
 
 def _text(value: object) -> str:

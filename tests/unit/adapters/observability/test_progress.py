@@ -17,9 +17,10 @@ def test_a_phase_is_one_line_of_json() -> None:
 
 
 @pytest.mark.parametrize("fact", [float("nan"), {(1, 2): 3}], ids=str)
-def test_a_fact_that_json_cannot_carry_costs_no_line(fact: object) -> None:
-    line = json.loads(progress_line(Phase.STAGED, {"fact": fact}), parse_constant=pytest.fail)
-    assert line == {"phase": "staged", "fact": str(fact)}
+def test_a_fact_that_json_cannot_carry_is_text_and_costs_no_other(fact: object) -> None:
+    facts = {"fact": fact, "objects": 3, "seconds": 0.5, "known": None, "counts": {"up": 1}}
+    line = json.loads(progress_line(Phase.STAGED, facts), parse_constant=pytest.fail)
+    assert line == {"phase": "staged", **facts, "fact": str(fact)}
 
 
 def test_a_warning_has_the_level_of_a_warning(caplog: pytest.LogCaptureFixture) -> None:
