@@ -23,7 +23,7 @@ from tests.integration.racing_attempts import Race
 from benchmarks.transfer_ground import MAIN, create_repository
 from perago.adapters.lakefs.configuration import LakeFSConfiguration
 from perago.adapters.lakefs.installation import open_lakefs
-from perago.adapters.system.host import AsyncioConcurrency
+from perago.adapters.system import AsyncioConcurrency
 from perago.domain.fence import FENCE_FILE
 from perago.domain.lakefs import CommitId, RepositoryId
 from perago.domain.paths import FENCE_PATH

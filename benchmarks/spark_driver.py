@@ -18,7 +18,7 @@ from benchmarks.spark_rows import SyntheticObjects, open_synthetic
 from benchmarks.transfer_rows import Row
 from perago.adapters.spark.session import SparkConfiguration
 from perago.adapters.spark.workspace_pipeline import SparkWorkspacePipeline
-from perago.adapters.system.host import AsyncioConcurrency
+from perago.adapters.system import AsyncioConcurrency
 from perago.domain.lakefs import BranchName, CommitId, RepositoryId, StagedReference
 from perago.ports.objects import Objects
 from perago.ports.workspace import StagingArea, WorkspaceSource

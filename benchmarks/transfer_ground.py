@@ -16,7 +16,7 @@ from benchmarks.transfer_rows import Case
 from perago.adapters.http import HttpTerms
 from perago.adapters.lakefs.configuration import LakeFSConfiguration
 from perago.adapters.lakefs.installation import open_lakefs
-from perago.adapters.system.host import AsyncioConcurrency
+from perago.adapters.system import AsyncioConcurrency
 from perago.domain.fence import FENCE_FILE
 from perago.domain.lakefs import BranchName, RepositoryId
 from perago.domain.paths import FENCE_PATH

@@ -16,7 +16,7 @@ from benchmarks.subjects.assignment import (
 from perago.adapters.http import HttpTerms
 from perago.adapters.lakefs.configuration import LakeFSConfiguration, RouteChoice
 from perago.adapters.lakefs.installation import open_lakefs
-from perago.adapters.system.host import AsyncioConcurrency
+from perago.adapters.system import AsyncioConcurrency
 from perago.adapters.workspace.pipeline import LocalCache, LocalWorkspacePipeline
 from perago.domain.lakefs import BranchName, CommitId, RepositoryId, StagedReference
 from perago.ports.installations import LakeFSInstallation

@@ -15,7 +15,7 @@ from perago.adapters.memory.system import (
     VirtualClock,
 )
 from perago.adapters.observability.progress import ProgressLog, TransferBar
-from perago.adapters.system.host import AsyncioConcurrency, SystemClock, SystemIdentities
+from perago.adapters.system import AsyncioConcurrency, SystemClock, SystemIdentities
 from perago.ports.system import Clock, Concurrency, Identities
 from perago.ports.workspace import AttemptDirectories, Progress
 

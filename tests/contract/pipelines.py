@@ -16,7 +16,7 @@ from perago.adapters.lakefs.objects import LakeFSObjects
 from perago.adapters.memory.lakefs_ports import MemoryTransport
 from perago.adapters.memory.system import SequentialConcurrency
 from perago.adapters.spark.workspace_pipeline import SizedPipeline
-from perago.adapters.system.host import AsyncioConcurrency
+from perago.adapters.system import AsyncioConcurrency
 from perago.adapters.workspace.pipeline import LocalCache, LocalWorkspacePipeline
 from perago.ports.lakefs import Commits
 from perago.ports.objects import Objects, ObjectTransport

@@ -20,10 +20,10 @@ from perago.adapters.lakefs.installation import (
     LakeFSCommits,
     LakeFSRepositories,
     LakeFSTags,
+    covers,
 )
 from perago.adapters.lakefs.objects import LakeFSObjects
-from perago.adapters.lakefs.protection import covers
-from perago.adapters.system.host import SystemIdentities
+from perago.adapters.system import SystemIdentities
 from perago.app.fence.install import install_fence
 from perago.app.fence.trust import FenceTools
 from perago.domain.lakefs import BranchName, CommitId, RepositoryId

@@ -13,7 +13,7 @@ from perago.adapters.lakefs.configuration import RetryTerms
 from perago.adapters.lakefs.installation import open_lakefs as open_lakefs_at
 from perago.adapters.spark.session import SparkConfiguration
 from perago.adapters.spark.workspace_pipeline import SparkWorkspacePipeline
-from perago.adapters.system.host import AsyncioConcurrency
+from perago.adapters.system import AsyncioConcurrency
 from perago.app.connections import LakeFSConnection
 from perago.app.container import open_lakefs
 from perago.app.pipeline_parts import lakefs_configuration, open_part_work

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tests.contract.body_tasks import CHECKED, OBEY
 
-from perago.adapters.system.host import SystemClock
+from perago.adapters.system import SystemClock
 from perago.app.telemetry.listeners import BodyObserver
 from perago.app.worker.executor import ExecutorProgram
 from perago.app.worker.process_body import ProcessBody

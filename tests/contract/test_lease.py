@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from perago.adapters.system.host import SystemClock
+from perago.adapters.system import SystemClock
 from perago.app.worker.attempts import Heartbeat, HeartbeatLease
 from perago.domain.attempt import Current, FenceVerdict, Stale
 from perago.ports.errors import UnavailableError

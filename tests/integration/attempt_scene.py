@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from tests.attempt_worlds import AttemptWorker, Surroundings, attempt_worker
 from tests.contract.real_lakefs import RealLakeFS
 
-from perago.adapters.system.host import AsyncioConcurrency, SystemClock, SystemIdentities
+from perago.adapters.system import AsyncioConcurrency, SystemClock, SystemIdentities
 from perago.app.attempt.context import AttemptSettings
 from perago.app.attempt.run_attempt import AttemptReport
 from perago.app.authoring.task_declaration import task, task_of

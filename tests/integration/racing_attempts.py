@@ -15,7 +15,7 @@ from tests.attempt_worlds import AttemptWorker, Surroundings, attempt_worker
 from perago.adapters.memory.conductor_server import MemoryConductor
 from perago.adapters.memory.installations import conductor_installation
 from perago.adapters.memory.system import VirtualClock, WorkerHandle
-from perago.adapters.system.host import AsyncioConcurrency, SystemClock, SystemIdentities
+from perago.adapters.system import AsyncioConcurrency, SystemClock, SystemIdentities
 from perago.app.attempt.context import AttemptSettings
 from perago.app.attempt.run_attempt import AttemptReport
 from perago.app.authoring.task_declaration import task, task_of

@@ -20,7 +20,7 @@ from tests.integration.outage_proxy import OutageProxy, outage_proxy
 from tests.integration.worker_chaos import Chaos
 from tests.integration.worker_scene import RunningWorker, WorkerScene
 
-from perago.adapters.system.host import SystemClock
+from perago.adapters.system import SystemClock
 from perago.domain.attempt import AttemptRecord, AttemptStatus, WorkflowStatus
 from perago.domain.errors import HandedBackTooOftenError
 from perago.domain.hand_back import HAND_BACKS_MAX, hand_backs_of

@@ -8,7 +8,7 @@ import pytest
 from tests.contract.real_lakefs import RealLakeFS
 from tests.integration.attempt_scene import OWNER, AttemptScene
 
-from perago.adapters.system.host import SystemClock, SystemIdentities
+from perago.adapters.system import SystemClock, SystemIdentities
 from perago.app.inspection.attempts import InspectionTools, Question, gather
 from perago.domain.attempt import AttemptStatus
 from perago.domain.attempt_history import AttemptHistory, CommitRole, how_far

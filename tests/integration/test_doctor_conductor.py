@@ -29,7 +29,7 @@ from tests.unit.remedies.shell import Shell
 from tools.peer import peer_environment
 
 from perago.adapters.filesystem.attempt_directory import LocalAttemptDirectories
-from perago.adapters.system.host import AsyncioConcurrency, SystemClock
+from perago.adapters.system import AsyncioConcurrency, SystemClock
 from perago.domain.attempt import AttemptSnapshot, AttemptStatus, ExecutionId
 from perago.domain.lakefs import BranchName
 from perago.ports.workspace import AttemptMarker

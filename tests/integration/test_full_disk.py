@@ -13,7 +13,7 @@ from perago.adapters.lakefs.client import LakeFSClient
 from perago.adapters.lakefs.configuration import RouteChoice
 from perago.adapters.lakefs.object_files import SPLIT_BYTES_MIN
 from perago.adapters.lakefs.objects import LakeFSObjects
-from perago.adapters.system.host import AsyncioConcurrency
+from perago.adapters.system import AsyncioConcurrency
 from perago.adapters.workspace.pipeline import LocalCache, LocalWorkspacePipeline
 from perago.domain.lakefs import CommitId, RepositoryId
 from perago.ports.errors import LocalDiskError

@@ -16,7 +16,7 @@ from tests.unit.app.attempt.fault_world import TASK, FaultWorld
 from perago.adapters.lakefs.block_store import MULTIPART_BYTES_MIN
 from perago.adapters.lakefs.configuration import RouteChoice
 from perago.adapters.memory.lakefs_ports import MemoryTransport
-from perago.adapters.system.host import SystemClock
+from perago.adapters.system import SystemClock
 from perago.adapters.workspace.pipeline import LocalWorkspacePipeline
 from perago.domain.attempt import AttemptStatus
 from perago.domain.lakefs import BranchName, RepositoryId

@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 from tests.contract.real_lakefs import RealLakeFS, connected
 
-from perago.adapters.system.host import SystemClock
+from perago.adapters.system import SystemClock
 from perago.app.fence.install import FenceChange, install_fence
 from perago.app.fence.trust import FenceVerdict, ProtectedMerge, verify_fence
 from perago.domain.fence import FENCE_FILE, FENCE_FILE_1, FenceState

@@ -13,7 +13,7 @@ from pathlib import Path
 from tests.integration.http_scene import Arrived, ScriptedServer, scripted
 from tests.integration.transfer_scene import md5_of
 
-from perago.adapters.system.host import AsyncioConcurrency
+from perago.adapters.system import AsyncioConcurrency
 from perago.app.connections import Connections, LakeFSConnection
 from perago.app.container import Container, open_lakefs
 from perago.app.pipeline_parts import open_part_work

@@ -22,7 +22,7 @@ from tests.integration.transfer_scene import REPOSITORY, Bench, md5_of, transfer
 
 import perago
 from perago.adapters.memory.system import RecordingProgress
-from perago.adapters.system.host import AsyncioConcurrency, SystemClock
+from perago.adapters.system import AsyncioConcurrency, SystemClock
 from perago.adapters.workspace.pipeline import LocalWorkspacePipeline, TransferListener
 from perago.domain.lakefs import CommitId
 from perago.ports.objects import ObjectEntry, ObjectPage

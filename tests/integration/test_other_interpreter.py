@@ -16,7 +16,7 @@ import pytest
 from tests.documented_commands import page_lines
 from tests.integration.page_reader import OTHER_TASK, SCRIPTS, Reader, settings_of
 
-from perago.adapters.system.host import SystemClock
+from perago.adapters.system import SystemClock
 from perago.app.settings.settings import load_settings
 from perago.app.worker.executor import ExecutorProgram
 from perago.app.worker.executor_user import executor_python_of

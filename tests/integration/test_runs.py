@@ -15,7 +15,7 @@ from tests.run_cases import (
     run_case,
 )
 
-from perago.adapters.system.host import SystemClock
+from perago.adapters.system import SystemClock
 from perago.app.authoring.task_definition import build_taskdef
 from perago.app.inspection.attempts import InspectionTools, Question, gather
 from perago.app.runs.built_in import BUILT_IN

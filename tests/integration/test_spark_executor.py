@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.spark_bodies import WORK, call_of
 
-from perago.adapters.system.host import SystemClock
+from perago.adapters.system import SystemClock
 from perago.app.telemetry.listeners import BodyObserver
 from perago.app.worker.executor import ExecutorProgram
 from perago.app.worker.process_body import ProcessBody

@@ -22,7 +22,7 @@ from tests.integration.worker_scene import process_file
 from perago.adapters.spark.parts import OpenPartWork, PartWork
 from perago.adapters.spark.session import SparkConfiguration
 from perago.adapters.spark.workspace_pipeline import SparkWorkspacePipeline
-from perago.adapters.system.host import AsyncioConcurrency
+from perago.adapters.system import AsyncioConcurrency
 from perago.app.connections import LakeFSConnection
 from perago.app.container import open_lakefs
 from perago.app.pipeline_parts import open_part_work

@@ -13,7 +13,7 @@ from tests.contract.real_lakefs import RealLakeFS, configuration_of, connected
 from perago.adapters.lakefs.client import LakeFSClient
 from perago.adapters.lakefs.configuration import RetryTerms, RouteChoice
 from perago.adapters.lakefs.objects import LakeFSObjects
-from perago.adapters.system.host import AsyncioConcurrency
+from perago.adapters.system import AsyncioConcurrency
 from perago.adapters.workspace.pipeline import LocalWorkspacePipeline
 from perago.domain.lakefs import BranchName, CommitId, RepositoryId, StagedReference
 from perago.ports.errors import ServiceError

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from tests.contract.task_bodies import body_environment, call_of, process_body
 
-from perago.adapters.system.host import SystemClock
+from perago.adapters.system import SystemClock
 from perago.app.telemetry.listeners import BodyObserver
 from perago.app.worker.executor import (
     ExecutorProgram,

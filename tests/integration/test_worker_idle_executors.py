@@ -17,7 +17,7 @@ from perago.adapters.memory.conductor_server import MemoryConductor
 from perago.adapters.memory.installations import conductor_installation, lakefs_installation
 from perago.adapters.memory.lakefs import MemoryLakeFS
 from perago.adapters.memory.system import WorkerHandle
-from perago.adapters.system.host import AsyncioConcurrency, SystemClock, SystemIdentities
+from perago.adapters.system import AsyncioConcurrency, SystemClock, SystemIdentities
 from perago.app.attempt.context import AttemptSettings
 from perago.app.worker.executor import ExecutorProgram
 from perago.app.worker.polling import CircuitBreaker, PolledType, ServiceGate

@@ -14,7 +14,7 @@ from dependency_injector import containers, providers
 
 from perago.adapters.filesystem.attempt_directory import LocalAttemptDirectories
 from perago.adapters.observability.progress import ProgressLog
-from perago.adapters.system.host import AsyncioConcurrency, SystemClock, SystemIdentities
+from perago.adapters.system import AsyncioConcurrency, SystemClock, SystemIdentities
 from perago.app.attempt.context import AttemptPorts, KnownRepositories, LakeFS
 from perago.app.attempt.reset_task import ResetTools
 from perago.app.connections import ConductorConnection, Connections, LakeFSConnection

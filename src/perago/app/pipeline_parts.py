@@ -160,7 +160,7 @@ def _local(
 def open_part_work(open_lakefs: OpenLakeFS, connection: LakeFSConnection) -> "PartWork":
     """What an executor of the Spark pipeline does; one set of connections for each process."""
     from perago.adapters.spark.parts import PartWork  # noqa: PLC0415 - lazy
-    from perago.adapters.system.host import AsyncioConcurrency  # noqa: PLC0415 - lazy
+    from perago.adapters.system import AsyncioConcurrency  # noqa: PLC0415 - lazy
 
     work = PartWork(open_lakefs(connection), AsyncioConcurrency())
     gc.freeze()  # Spark's Python collects after every task, and what is imported stays

@@ -8,10 +8,10 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from pathlib import Path
 
+from perago.adapters import system
 from perago.adapters.filesystem.locks import RootLock
 from perago.adapters.observability.json_lines import WorkerLogSettings, worker_log
 from perago.adapters.observability.probe_server import ProbeAnswers, probe_server
-from perago.adapters.system import host
 from perago.app.gc.local_pass import WorkerNames
 from perago.app.settings.settings import Settings
 from perago.app.telemetry.exports import ExportedSignals
@@ -19,7 +19,7 @@ from perago.app.telemetry.metrics import BUCKETS, BYTE_BUCKETS
 from perago.domain.text import Secrets
 from perago.ports.telemetry import DataEvents, Telemetry
 
-notify_service = host.notify_service
+notify_service = system.notify_service
 
 
 def open_worker_log(

@@ -31,7 +31,7 @@ from perago.adapters.lakefs import client as lakefs_client
 from perago.adapters.lakefs.answers import Operation
 from perago.adapters.lakefs.configuration import LakeFSConfiguration
 from perago.adapters.lakefs.installation import open_lakefs
-from perago.adapters.system.host import AsyncioConcurrency, SystemClock, SystemIdentities
+from perago.adapters.system import AsyncioConcurrency, SystemClock, SystemIdentities
 from perago.domain.attempt import AttemptRecord, AttemptStatus, WorkflowStatus
 from perago.domain.lakefs import BranchName, CommitId, RepositoryId
 from perago.ports.installations import ConductorInstallation, LakeFSInstallation

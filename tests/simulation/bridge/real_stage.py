@@ -32,7 +32,7 @@ from tests.simulation.scene import (
 from tests.simulation.steering import MICROSECONDS, SteeredClock, SteeredHandle
 from tests.simulation.workspace import Disk, task_on
 
-from perago.adapters.system.host import SystemClock
+from perago.adapters.system import SystemClock
 from perago.app.authoring.task_definition import TaskDefinition
 from perago.app.runs.built_in import BUILT_IN
 from perago.domain.attempt import AttemptRecord, AttemptStatus

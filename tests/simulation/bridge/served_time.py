@@ -7,7 +7,7 @@ from typing import TypeVar, cast
 from tests.simulation.scene import RESPONSE_SECONDS
 from tests.simulation.steering import MICROSECONDS, START, SteeredClock
 
-from perago.adapters.system.host import SystemClock
+from perago.adapters.system import SystemClock
 from perago.domain.attempt import AttemptRecord, AttemptSnapshot, WorkflowSnapshot
 from perago.domain.lakefs import CommitRecord, FirstParentWalk
 from perago.domain.outcome import Merged

@@ -14,7 +14,7 @@ from tests.unit.app.attempt.fault_world import TASK, FaultWorld
 
 from perago.adapters.memory.installations import conductor_installation
 from perago.adapters.memory.system import WorkerHandle
-from perago.adapters.system.host import SystemClock
+from perago.adapters.system import SystemClock
 from perago.app.start_checks import StartWait, check_service, patience_of_start
 from perago.app.telemetry.metrics import Metrics
 from perago.app.worker.executor import ExecutorStartError

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from perago.adapters.system.host import SystemIdentities
+from perago.adapters.system import SystemIdentities
 from perago.app.authoring.task_declaration import task_of
 from perago.app.authoring.task_definition import TaskDefinition
 from perago.app.settings.runtime_config import load_runtime_config

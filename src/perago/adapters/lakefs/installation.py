@@ -1,29 +1,33 @@
 """One lakeFS as the container takes it: its ports over one client, one request a question.
 
 Spells out every option of an effect. What an answer means is in `answers`; what a tag decides and
-what a walk is for, the domain knows.
+what a walk is for, the domain knows. `covers` reads a pattern of branch protection as lakeFS does.
 """
 
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime
+from fnmatch import fnmatchcase
 from http import HTTPStatus
-from typing import final
+from typing import Any, TypeAlias, final
 
 from perago.adapters.http import time_of
 from perago.adapters.lakefs import answers
 from perago.adapters.lakefs.answers import Failure, Operation, Refused
 from perago.adapters.lakefs.client import (
+    JSON_BYTES_MAX,
     ApiRequest,
     FailedRequestError,
     LakeFSClient,
     at_branch,
     at_ref,
+    read_answer,
 )
 from perago.adapters.lakefs.configuration import LakeFSAddressError, LakeFSConfiguration
 from perago.adapters.lakefs.objects import LakeFSObjects
-from perago.adapters.lakefs.protection import BranchProtection
 from perago.domain.lakefs import (
     BranchName,
     CommitId,
@@ -35,6 +39,15 @@ from perago.domain.lakefs import (
 from perago.domain.outcome import MergeAnswer, Merged, NoAnswer, Relocated, RelocationAnswer
 from perago.ports import errors, lakefs
 from perago.ports.installations import LakeFSInstallation, Server, ServerFacts
+
+# A rule of branch protection: whole, with what a later release may say in it besides the pattern,
+# because it is written back.
+Rule: TypeAlias = dict[str, Any]
+Rules: TypeAlias = list[Rule]
+RULE_TRIES_MAX = 5  # people change the rules of one repository hardly ever
+# Branches have letters, digits, `-` and `_`: an escaped brace or comma would match none of them.
+_BRACES = re.compile(r"\{([^{}]*)\}")
+_ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 
 
 def open_lakefs(configuration: LakeFSConfiguration) -> LakeFSInstallation:
@@ -79,7 +92,7 @@ class _OverLakeFS:
 
 
 @final
-class LakeFSBranches(_OverLakeFS, BranchProtection, lakefs.Branches):
+class LakeFSBranches(_OverLakeFS, lakefs.Branches):
     """Branches of one lakeFS installation."""
 
     async def head(self, repository: RepositoryId, branch: BranchName) -> CommitRecord:
@@ -167,6 +180,79 @@ class LakeFSBranches(_OverLakeFS, BranchProtection, lakefs.Branches):
         if isinstance(answer, Failure):
             return answers.relocation_answer(operation, answer)
         return Relocated()
+
+    async def is_protected(self, repository: RepositoryId, branch: BranchName) -> bool:
+        operation, request = _reading_rules(repository)
+        rules = await self._client.ask(operation, request, _rules_of)
+        return any(covers(rule["pattern"], branch) for rule in rules)
+
+    async def protect(
+        self, repository: RepositoryId, pattern: str, *, like: BranchName | None = None
+    ) -> None:
+        """Add a rule, as the one that covers `like`; a rule of this pattern stays as it is."""
+
+        def added(rules: Rules) -> Rules:
+            if any(rule["pattern"] == pattern for rule in rules):
+                return rules
+            models = (rule for rule in rules if like is not None and covers(rule["pattern"], like))
+            return [*rules, {**next(models, Rule()), "pattern": pattern}]
+
+        await self._change_rules(repository, added)
+
+    async def unprotect(self, repository: RepositoryId, pattern: str) -> None:
+        await self._change_rules(
+            repository, lambda rules: [rule for rule in rules if rule["pattern"] != pattern]
+        )
+
+    async def _change_rules(
+        self, repository: RepositoryId, changed: Callable[[Rules], Rules]
+    ) -> None:
+        """The server takes all rules at once, and only if they are still those that were read."""
+        reading, request = _reading_rules(repository)
+        changing = Operation("change branch protection of", repository, writes=True)
+
+        async def read() -> tuple[Rules, str]:
+            async with self._client.exchange(request) as reply:
+                rules = read_answer(await reply.read(JSON_BYTES_MAX), _rules_of)
+                return rules, reply.headers.get("ETag", "")
+
+        for _ in range(RULE_TRIES_MAX):
+            rules, tag = await self._client.run(self._client.repeat(reading, read))
+            wanted = changed(rules)
+            if wanted == rules:
+                return
+            # Before the first rule of a repository there is no tag, and an empty one is refused.
+            headers = {"If-Match": tag} if tag else {}
+            writing = replace(request, method="PUT", content=wanted, headers=headers)
+            answer = await self._client.attempt(writing, bytes)
+            if not isinstance(answer, Failure):
+                return
+            if not isinstance(answer, Refused) or answer.status != HTTPStatus.PRECONDITION_FAILED:
+                raise answers.port_error(changing, answer)
+        raise errors.UnavailableError(
+            f"branch protection of {repository} changes all the time; try again"
+        )
+
+
+def _reading_rules(repository: RepositoryId) -> tuple[Operation, ApiRequest]:
+    path = ("repositories", repository, "settings", "branch_protection")
+    return Operation("read branch protection of", repository), ApiRequest("GET", path)
+
+
+def _rules_of(body: bytes) -> Rules:
+    return [{**rule, "pattern": str(rule["pattern"])} for rule in json.loads(body)]
+
+
+def covers(pattern: str, branch: str) -> bool:
+    """Whether a protection pattern with `*`, `?`, `[a-z]`, `[!a]` and `{a,b}` matches a whole name.
+
+    The server's globs, read as it reads them.
+    """
+    braces = _BRACES.search(pattern)
+    if braces is None:
+        return fnmatchcase(branch, _ESCAPED.sub(r"[\1]", pattern))
+    before, behind = pattern[: braces.start()], pattern[braces.end() :]
+    return any(covers(f"{before}{choice}{behind}", branch) for choice in braces[1].split(","))
 
 
 @final

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from perago.adapters.system.host import AsyncioConcurrency
+from perago.adapters.system import AsyncioConcurrency
 from perago.adapters.workspace.inventory import WorkspaceTooLargeError, take_inventory
 from perago.domain.lakefs import CommitId, RepositoryId
 from perago.ports.objects import ObjectEntry, ObjectPage

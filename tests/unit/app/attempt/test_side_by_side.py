@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.unit.app.attempt.fault_world import FaultWorld, assert_accepted
 
-from perago.adapters.system.host import AsyncioConcurrency
+from perago.adapters.system import AsyncioConcurrency
 from perago.domain.policy import PolicySetting
 from perago.testing.faults import meanwhile, zombie
 

@@ -6,7 +6,7 @@ import pytest
 from tests.unit.app.command_line.command_run import Run
 
 from perago.adapters.memory.installations import RepositoryBuilder, shared_memory
-from perago.adapters.system.host import SystemIdentities
+from perago.adapters.system import SystemIdentities
 from perago.app.command_line.attempts import HEADINGS, SHOWN_MAX
 from perago.domain.attempt import AttemptSnapshot, AttemptStatus
 from perago.domain.commit_metadata import (

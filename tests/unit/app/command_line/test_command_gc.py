@@ -7,7 +7,7 @@ import pytest
 from tests.unit.app.command_line.command_run import Run
 
 from perago.adapters.memory.installations import RepositoryBuilder, shared_memory
-from perago.adapters.system.host import SystemIdentities
+from perago.adapters.system import SystemIdentities
 from perago.app.command_line import gc as command
 from perago.domain.names import canary_branches, execution_id_at
 

@@ -18,7 +18,7 @@ from perago.adapters.memory.installations import (
 )
 from perago.adapters.memory.lakefs import MemoryLakeFS
 from perago.adapters.memory.system import VirtualClock, WorkerHandle
-from perago.adapters.system.host import AsyncioConcurrency, SystemIdentities
+from perago.adapters.system import AsyncioConcurrency, SystemIdentities
 from perago.app.connections import LakeFSConnection, connections_of
 from perago.app.inspection import doctor
 from perago.app.inspection.doctor import Check, Finding, NotCheckedError, Status, Subject, ok

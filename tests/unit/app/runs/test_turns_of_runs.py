@@ -12,7 +12,7 @@ import pytest
 from tests.attempt_worlds import AttemptWorker
 from tests.unit.app.runs.run_world import FINISH, RunWorld, refused, waiting
 
-from perago.adapters.system.host import AsyncioConcurrency
+from perago.adapters.system import AsyncioConcurrency
 from perago.app.attempt.run_attempt import AttemptReport
 from perago.app.worker.bodies import WaitingOrder
 from perago.domain.commit_metadata import RUN, WORKFLOW_ID

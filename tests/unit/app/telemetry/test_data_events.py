@@ -9,7 +9,7 @@ from tests.run_cases import load, mix
 
 from perago import RetryPolicy, TaskControls, TaskFailed, WorkspaceSpec, task
 from perago.adapters.memory.system import RememberedDataEvents
-from perago.adapters.system.host import SystemClock
+from perago.adapters.system import SystemClock
 from perago.app.telemetry.exports import AttemptDataEvents, wants_data_events
 from perago.domain.text import Secrets
 from perago.ports.telemetry import DataEvent, DataEventKind, DataVersion

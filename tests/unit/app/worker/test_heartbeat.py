@@ -9,7 +9,7 @@ import pytest
 from perago.adapters.memory.conductor_server import MemoryConductor
 from perago.adapters.memory.installations import conductor_installation
 from perago.adapters.memory.system import WorkerHandle
-from perago.adapters.system.host import SystemClock
+from perago.adapters.system import SystemClock
 from perago.app.worker.attempts import Heartbeat, HeartbeatLease
 from perago.domain.attempt import AttemptRecord, FenceVerdict, Stale, compare_wide
 from perago.ports.conductor import PollRequest, Workflows

@@ -12,7 +12,7 @@ from tests.kit_cases import counting_task
 from tests.unit.app.attempt.fault_world import TASK, FaultWorld
 from tests.unit.app.worker.test_worker_life import GRACE_SECONDS, nothing_to_do, started
 
-from perago.adapters.system.host import SystemClock
+from perago.adapters.system import SystemClock
 from perago.app.attempt.context import Attempt
 from perago.app.authoring.task_declaration import task, task_of
 from perago.app.telemetry.listeners import WaitingAttempts, WaitLines

@@ -10,7 +10,7 @@ import pytest
 from tests.contract.task_bodies import abandoned_bodies_ended
 from tests.unit.app.attempt.fault_world import TASK, FaultWorld
 
-from perago.adapters.system.host import SystemClock
+from perago.adapters.system import SystemClock
 from perago.app.telemetry.listeners import AttemptListener
 from perago.app.worker.polling import CircuitBreaker, PolledType, ServiceGate
 from perago.app.worker.thread_body import ThreadBody

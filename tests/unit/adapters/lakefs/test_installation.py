@@ -2,7 +2,7 @@
 
 import pytest
 
-from perago.adapters.lakefs.protection import covers
+from perago.adapters.lakefs.installation import covers
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,11 @@
-"""Blocking work that is cancelled is told so, and waited for as long as it is worth it."""
+"""Cancelled blocking work is told so, and waited for as long as it is worth it."""
 
 import asyncio
 from threading import Event
 
 import pytest
 
-from perago.adapters.system.host import ABANDONED_SECONDS_MAX, AsyncioConcurrency
+from perago.adapters.system import ABANDONED_SECONDS_MAX, AsyncioConcurrency
 
 LONG_SECONDS = 30.0
 

@@ -1,4 +1,4 @@
-"""Clock, identities, concurrency and systemd of the machine that Perago runs on."""
+"""The machine itself: its clock, its chance, its event loop and its service manager (systemd)."""
 
 import asyncio
 import os

@@ -1,1 +1,0 @@
-"""The machine itself: its clock, its chance, its event loop."""
