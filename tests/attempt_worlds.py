@@ -7,8 +7,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.recordings import RecordingProgress
+
 from perago.adapters.filesystem.attempt_directory import LocalAttemptDirectories
-from perago.adapters.memory.system import RecordingProgress
 from perago.app.attempt.context import (
     Attempt,
     AttemptPorts,

@@ -7,9 +7,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from time import time_ns
 
+from tests.recordings import RecordingProgress
+
 from perago.adapters.filesystem.attempt_directory import LocalAttemptDirectories
 from perago.adapters.memory.system import (
-    RecordingProgress,
     SeededIdentities,
     SequentialConcurrency,
     VirtualClock,

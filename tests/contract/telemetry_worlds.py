@@ -13,8 +13,8 @@ from opentelemetry.sdk.metrics.export import (
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from tests.recordings import RememberedTelemetry
 
-from perago.adapters.memory.system import RememberedTelemetry
 from perago.adapters.observability.otlp import OtlpSettings, OtlpTelemetry
 from perago.ports.telemetry import Telemetry
 

@@ -10,8 +10,8 @@ from openlineage.client import OpenLineageClient
 from openlineage.client.client import Event
 from openlineage.client.serde import Serde
 from openlineage.client.transport import Transport
+from tests.recordings import RememberedDataEvents
 
-from perago.adapters.memory.system import RememberedDataEvents
 from perago.adapters.observability.open_lineage import OpenLineageEvents
 from perago.ports.telemetry import DataEvent, DataEventKind, DataEvents, DataVersion
 

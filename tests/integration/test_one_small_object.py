@@ -19,9 +19,9 @@ from typing import Any
 
 import pytest
 from tests.integration.transfer_scene import REPOSITORY, Bench, md5_of, transfer_bench
+from tests.recordings import RecordingProgress
 
 import perago
-from perago.adapters.memory.system import RecordingProgress
 from perago.adapters.system import AsyncioConcurrency, SystemClock
 from perago.adapters.workspace.pipeline import LocalWorkspacePipeline, TransferListener
 from perago.domain.lakefs import CommitId

@@ -14,7 +14,6 @@ from collections.abc import (
     Callable,
     Coroutine,
     Generator,
-    Mapping,
     Sequence,
 )
 from contextlib import asynccontextmanager
@@ -29,8 +28,6 @@ from typing import Any, ClassVar, Concatenate, Generic, ParamSpec, TypeAlias, Ty
 from perago.domain.attempt import ExecutionId
 from perago.domain.names import execution_id_at
 from perago.ports.system import Clock, Concurrency, Identities, nothing
-from perago.ports.telemetry import DataEvent, DataEvents, FinishedSpan, Telemetry
-from perago.ports.workspace import Phase, Progress
 
 Result = TypeVar("Result")
 Served = TypeVar("Served")
@@ -315,65 +312,6 @@ class SeededIdentities(Identities):
 
     def fraction(self) -> float:
         return self._random.random()
-
-
-@final
-class RecordingProgress(Progress):
-    """Keeps every phase with its facts, in order."""
-
-    def __init__(self) -> None:
-        self.events: list[tuple[Phase, Mapping[str, object]]] = []
-
-    def phase(self, phase: Phase, facts: Mapping[str, object]) -> None:
-        self.events.append((phase, facts))
-
-
-Series: TypeAlias = tuple[str, tuple[tuple[str, str], ...]]
-
-
-@final
-class RememberedTelemetry(Telemetry):
-    """Spans in order, samples by name and labels."""
-
-    def __init__(self) -> None:
-        self.spans: list[FinishedSpan] = []
-        self.counters: dict[Series, float] = {}
-        self.gauges: dict[Series, float] = {}
-        self.samples: dict[Series, list[float]] = {}
-
-    def span(self, span: FinishedSpan) -> None:
-        self.spans.append(span)
-
-    def count(self, name: str, labels: Mapping[str, str], by: float = 1) -> None:
-        series = _series(name, labels)
-        self.counters[series] = self.counters.get(series, 0) + by
-
-    def gauge(self, name: str, labels: Mapping[str, str], value: float) -> None:
-        self.gauges[_series(name, labels)] = value
-
-    def observe(self, name: str, labels: Mapping[str, str], value: float) -> None:
-        self.samples.setdefault(_series(name, labels), []).append(value)
-
-    def close(self) -> None:
-        """Nothing is left."""
-
-
-@final
-class RememberedDataEvents(DataEvents):
-    """Events in order."""
-
-    def __init__(self) -> None:
-        self.events: list[DataEvent] = []
-
-    def send(self, event: DataEvent) -> None:
-        self.events.append(event)
-
-    def close(self) -> None:
-        """Nothing is left."""
-
-
-def _series(name: str, labels: Mapping[str, str]) -> Series:
-    return name, tuple(sorted(labels.items()))
 
 
 Json = TypeVar("Json")

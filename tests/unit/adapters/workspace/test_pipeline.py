@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from tests.recordings import RecordingProgress
 
 from perago.adapters.memory.installations import RepositoryBuilder
 from perago.adapters.memory.lakefs import MemoryLakeFS
@@ -17,7 +18,6 @@ from perago.adapters.memory.lakefs_ports import (
     MemoryTransport,
 )
 from perago.adapters.memory.system import (
-    RecordingProgress,
     SequentialConcurrency,
     VirtualClock,
     WorkerHandle,

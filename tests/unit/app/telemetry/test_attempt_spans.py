@@ -3,9 +3,9 @@
 from dataclasses import replace
 from pathlib import Path
 
+from tests.recordings import RememberedTelemetry
 from tests.unit.app.attempt.fault_world import TASK, FaultWorld
 
-from perago.adapters.memory.system import RememberedTelemetry
 from perago.app.attempt.context import Attempt
 from perago.app.attempt.run_attempt import run_attempt
 from perago.app.telemetry.exports import AttemptSpans

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 from pydantic import BaseModel
+from tests.recordings import RememberedDataEvents
 from tests.run_cases import load, mix
 
 from perago import RetryPolicy, TaskControls, TaskFailed, WorkspaceSpec, task
-from perago.adapters.memory.system import RememberedDataEvents
 from perago.adapters.system import SystemClock
 from perago.app.telemetry.exports import AttemptDataEvents, wants_data_events
 from perago.domain.text import Secrets
