@@ -11,6 +11,7 @@ from itertools import count
 from pathlib import Path
 from typing import final
 
+from tests import people
 from tests.contract.real_lakefs import RealLakeFS
 from tests.integration.fidelity_lakefs import GUARD, Operator, Side
 
@@ -41,17 +42,19 @@ class MemoryOperator(Operator):
     async def merge_by_hand(self, source: str, target: BranchName, strategy: str) -> CommitId:
         """Merge."""
         with refusals():
-            return self._builder.merge(source, target, strategy=Strategy(strategy or Strategy.NONE))
+            return people.merge(
+                self._builder, source, target, strategy=Strategy(strategy or Strategy.NONE)
+            )
 
     async def revert(self, ref: str, branch: BranchName, parent: int) -> None:
         """Take back."""
         with refusals():
-            self._builder.revert(ref, branch, parent=parent)
+            people.revert(self._builder, ref, branch, parent=parent)
 
     async def cherry_pick(self, ref: str, branch: BranchName, parent: int) -> CommitId:
         """Repeat."""
         with refusals():
-            return self._builder.cherry_pick(ref, branch, parent=parent)
+            return people.cherry_pick(self._builder, ref, branch, parent=parent)
 
 
 @final

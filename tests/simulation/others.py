@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from tests.people import cherry_pick, merge, revert
 from tests.simulation.mix import Foreign
 from tests.simulation.scene import MAIN
 
@@ -70,11 +71,11 @@ def commit_by_others(
             case Foreign.MERGE:
                 branch = repository.branch(f"human-{count}")
                 repository.commit({f"elsewhere/{count}.txt": b"human"}, branch)
-                made = repository.merge(branch)
+                made = merge(repository, branch)
             case Foreign.REVERT:
-                made = repository.revert(source)
+                made = revert(repository, source)
             case Foreign.CHERRY_PICK:
-                made = repository.cherry_pick(source)
+                made = cherry_pick(repository, source)
             case _:
-                made = repository.merge(source)
+                made = merge(repository, source)
     return made

@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from typing import cast
 
+from tests.people import CACHED_SECONDS
 from tests.simulation.actors import Actor
 from tests.simulation.bridge.held import at_once
 from tests.simulation.bridge.memory_stage import MemoryStage, open_memory_stage
@@ -27,7 +28,6 @@ from tests.simulation.moves import COMMITS
 from tests.simulation.scene import Scene
 from tests.simulation.steering import PortCall, Sleep
 
-from perago.adapters.memory.installations import CACHED_SECONDS
 from perago.domain.attempt import AttemptStatus
 from perago.ports.lakefs import CommitRequest
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import final
 
 import pytest
+from tests.people import discard_uncommitted
 from tests.unit.app.attempt.fault_world import FaultWorld
 from tests.unit.app.command_line.command_run import Ran
 from tests.unit.remedies.shell import Shell
@@ -103,7 +104,7 @@ class Lakectl:
         return [f"{each.commit} {each.message}" for each in self._repository.history(branch)]
 
     def _reset(self, address: str) -> list[str]:
-        self._repository.discard_uncommitted(*self._parts(address))
+        discard_uncommitted(self._repository, *self._parts(address))
         return []
 
     def _protected(self, address: str) -> list[str]:

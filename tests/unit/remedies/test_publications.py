@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from tests.people import discard_uncommitted, reset_hard
 from tests.unit.app.attempt.fault_world import TASK, FaultWorld
 from tests.unit.app.attempt.test_codes_by_mistake import MISTAKES, Told, told
 from tests.unit.app.attempt.test_terminal_refusals import ROWS
@@ -54,7 +55,7 @@ async def the_target_is_reset_to_before_the_input(root: Path) -> Told:
     world = FaultWorld(root, SETTLED)
     world.input = world.human("elsewhere/newer.txt")
     await world.start()
-    world.repository.reset_hard(world.repository.head().parents[0])
+    reset_hard(world.repository, world.repository.head().parents[0])
     world.human()
     return await told(world)
 
@@ -164,5 +165,5 @@ def _followed(shell: Shell, world: FaultWorld, code: str, reason: str) -> Ran:
 
 async def test_a_retry_goes_on_where_uncommitted_objects_were_thrown_away(tmp_path: Path) -> None:
     world, _ = await told_in_trouble("PRG-F013", tmp_path)
-    world.repository.discard_uncommitted()
+    discard_uncommitted(world.repository)
     await completes(world, DONE)

@@ -5,6 +5,7 @@ from typing import cast
 
 import pytest
 from pydantic import BaseModel
+from tests.people import cherry_pick, reset_hard
 
 from perago import WorkspaceSpec, task
 from perago.testing import MemoryServers, PeragoEnvironment, Repository, crash, sequence
@@ -58,7 +59,7 @@ async def test_a_repeated_publication_is_seen_on_the_branch_of_the_run(branch: s
         run = await env.run(edit, repository, branch=branch)
         assert await env.check_invariants() == []
         builder = ground.builders[repository.id]
-        builder.cherry_pick(await run.published("edit"), branch)  # copies the metadata
+        cherry_pick(builder, await run.published("edit"), branch)  # copies the metadata
         broken = await env.check_invariants()
         assert [text.split(":")[0] for text in broken] == ["repeated", "abandoned"]
         assert all(f" {branch}" in text for text in broken)
@@ -74,7 +75,7 @@ async def test_a_publication_that_only_another_branch_still_has_is_lost(branch: 
         published = await run.published("edit")
         builder = ground.builders[repository.id]
         builder.branch("copy", published)
-        builder.reset_hard(start, branch)
+        reset_hard(builder, start, branch)
         (broken,) = await env.check_invariants()
         assert broken == (
             f"lost: the accepted publication {published[:8]} of edit is not on {branch}"

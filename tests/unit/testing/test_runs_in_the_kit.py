@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Literal
 
 import pytest
+from tests.people import reset_hard
 from tests.run_cases import (
     CALLS,
     CALLS_OF_A_REBASE,
@@ -81,7 +82,7 @@ async def test_tasks_whose_run_and_branch_are_gone_are_lost() -> None:
         start = (await repository.head()).commit
         await env.start(FLOW, {**INPUT, "workspace": await repository.workspace()})
         await env.until_idle()
-        servers.builders[repository.id].reset_hard(start)
+        reset_hard(servers.builders[repository.id], start)
         broken = await env.check_invariants()
         assert len(broken) == 3
         assert all(text.startswith("lost: ") for text in broken)

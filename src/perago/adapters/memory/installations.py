@@ -1,8 +1,8 @@
 """Installations in memory, and a builder of repositories that acts as every writer but a worker.
 
 `lakefs_installation` and `conductor_installation` are the ports of one worker; `shared_*` are the
-installations of `memory:` addresses. `RepositoryBuilder` does what a human, another tool or the
-set-up of a test does to the same lakeFS: at once, and without faults.
+installations of `memory:` addresses. `RepositoryBuilder` writes and looks as the set-up of a test
+does, or another tool: at once, and without faults.
 """
 
 from collections.abc import Mapping
@@ -18,13 +18,6 @@ from perago.adapters.memory.conductor import (
 )
 from perago.adapters.memory.conductor_server import MemoryConductor
 from perago.adapters.memory.lakefs import MemoryLakeFS
-from perago.adapters.memory.object_tree import (
-    EMPTY_TREE,
-    ConflictingPaths,
-    Strategy,
-    Tree,
-    merge_trees,
-)
 from perago.adapters.memory.repository_state import MAIN, Commit
 from perago.adapters.memory.system import VirtualClock, WorkerHandle
 from perago.domain.lakefs import (
@@ -36,14 +29,9 @@ from perago.domain.lakefs import (
     TagName,
 )
 from perago.domain.names import is_private_branch
-from perago.domain.outcome import Merged
-from perago.ports.errors import DirtyBranchError, RequestRefusedError
 from perago.ports.installations import ConductorInstallation, LakeFSInstallation
-from perago.ports.lakefs import CommitRequest, MergeRequest
+from perago.ports.lakefs import CommitRequest
 from perago.ports.objects import DEFAULT_CONTENT_TYPE
-
-COMMITTER = "perago"  # of commits that are made past the ports
-CACHED_SECONDS = 600  # how long the server keeps a commit in its cache, unless told otherwise
 
 
 class RepositoryBuilder:
@@ -121,10 +109,6 @@ class RepositoryBuilder:
         stored = self.lakefs.new_object(content, content_type=content_type, metadata=metadata)
         self.lakefs.write_object(self.id, BranchName(branch), path, stored)
 
-    def discard_uncommitted(self, branch: str = MAIN) -> None:
-        """Reset a branch: forget what is not committed."""
-        self._state.branch(BranchName(branch)).discard()
-
     def commit(
         self,
         files: Mapping[str, bytes | Path | None],
@@ -142,93 +126,9 @@ class RepositoryBuilder:
         )
         return self.lakefs.commit(request, unchecked=unchecked)
 
-    def merge(
-        self,
-        source: str,
-        target: str = MAIN,
-        *,
-        squash: bool = False,
-        strategy: Strategy = Strategy.NONE,
-        metadata: Mapping[str, str] = NO_METADATA,
-    ) -> CommitId:
-        """Merge as a person does, without squash unless asked."""
-        request = MergeRequest(
-            self.id, source, BranchName(target), "merge", metadata, squash=squash
-        )
-        answer = self.lakefs.merge(request, strategy)
-        if not isinstance(answer, Merged):
-            raise RequestRefusedError(f"merge of {source} into {target}: {answer}")
-        return answer.commit
-
-    def reset_hard(self, to: str, branch: str = MAIN) -> None:
-        """Point a branch to what a reference means now."""
-        self.lakefs.relocate_branch(self.id, BranchName(branch), to)
-
-    def revert(self, ref: str, branch: str = MAIN, *, parent: int = 0) -> CommitId:
-        """Take back what a commit did, with a new commit; of a merge, `parent` says what it did."""
-        undone = self._commit(ref)
-        before = self._parent(undone, parent).tree if undone.record.parents else EMPTY_TREE
-        merged = self._replay(branch, base=undone.tree, source=before)
-        if merged.metarange == self._state.branch(BranchName(branch)).head.tree.metarange:
-            raise RequestRefusedError(f"revert of {ref} on {branch}: no changes")
-        return self._add(branch, merged, f"Revert {ref}", NO_METADATA)
-
-    def cherry_pick(self, ref: str, branch: str = MAIN, *, parent: int = 0) -> CommitId:
-        """Do again what a commit did; message and metadata are copied.
-
-        For ten minutes the server does not find an original with metadata by its whole id.
-        """
-        picked = self._commit(ref)
-        before = self._parent(picked, parent).tree
-        origin = {"cherry-pick-origin": picked.id, "cherry-pick-committer": COMMITTER}
-        metadata = {**picked.record.metadata, **origin}
-        merged = self._replay(branch, base=before, source=picked.tree)
-        made = self._add(branch, merged, picked.record.message, metadata)
-        if picked.record.metadata:  # else the server has nothing to write the copy's into
-            self._state.graph.hide(picked, metadata, until=self.lakefs.now() + CACHED_SECONDS)
-        return made
-
-    def _replay(self, branch: str, *, base: Tree, source: Tree) -> Tree:
-        """Merge trees with a branch's head; the branch is sealed first, as before any merge."""
-        self._state.require_writable()
-        target = self._state.branch(BranchName(branch))
-        if target.is_dirty:
-            raise DirtyBranchError(f"{branch}: uncommitted changes (dirty branch)")
-        target.seal()
-        if source.metarange == base.metarange:
-            raise RequestRefusedError(f"{branch}: no changes")
-        merged = merge_trees(base=base, source=source, target=target.head.tree)
-        if isinstance(merged, ConflictingPaths):
-            raise RequestRefusedError(f"{branch}: conflict in {merged.paths}")
-        return merged
-
-    def _add(self, branch: str, tree: Tree, message: str, metadata: Mapping[str, str]) -> CommitId:
-        target = self._state.branch(BranchName(branch))
-        commit = self._state.graph.add(
-            tree,
-            parents=(target.head.id,),
-            message=message,
-            metadata=metadata,
-            created_at=self.lakefs.now(),
-        )
-        target.move(commit)
-        return commit.id
-
     def _commit(self, ref: str) -> Commit:
         with self._state.graph.seen_through():
             return self._state.commit_of(ref)
-
-    def _parent(self, commit: Commit, number: int) -> Commit:
-        """A parent by its number, counted from 1; 0 is the only one.
-
-        Of a merge it has to be named, as on the server: there are two trees to go back to.
-        """
-        parents = commit.record.parents
-        if number > len(parents) or not parents or (len(parents) > 1 and not number):
-            raise RequestRefusedError(
-                f"commit {commit.id} has {len(parents)} parents, not {number}"
-            )
-        return self._state.graph[parents[max(number, 1) - 1]]
 
 
 def lakefs_installation(lakefs: MemoryLakeFS, handle: WorkerHandle) -> LakeFSInstallation:

@@ -4,6 +4,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from tests import people
 from tests.unit.adapters.memory.memory_worker import STAGING, MemoryWorker
 
 from perago.adapters.memory.installations import RepositoryBuilder, lakefs_installation
@@ -120,8 +121,8 @@ def test_a_strategy_settles_a_conflict(strategy: Strategy, content: bytes) -> No
     repository.commit({"both": b"theirs"}, STAGING)
     repository.commit({"both": b"ours"})
     with pytest.raises(RequestRefusedError, match="both"):
-        repository.merge(STAGING)
-    repository.merge(STAGING, strategy=strategy)
+        people.merge(repository, STAGING)
+    people.merge(repository, STAGING, strategy=strategy)
     assert repository.files()["both"] == content
     assert repository.head().metadata[".lakefs.merge.strategy"] == strategy
 
@@ -157,9 +158,9 @@ def test_the_table_of_one_object(base: str, source: str, target: str, merged: st
     put(target, MAIN)
     if merged == "conflict":
         with pytest.raises(RequestRefusedError, match="object"):
-            repository.merge("source")
+            people.merge(repository, "source")
         return
-    repository.merge("source")
+    people.merge(repository, "source")
     found = repository.files().get("object", b"-")
     assert found.decode() == merged
 
@@ -168,20 +169,20 @@ def test_the_base_is_the_best_common_ancestor() -> None:
     repository = MemoryWorker().repository
     repository.branch("side")
     repository.commit({"x": b"1"}, "side")
-    repository.merge("side")
+    people.merge(repository, "side")
     repository.commit({"x": b"2"})
     repository.commit({"y": b"1"}, "side")
-    repository.merge("side")
+    people.merge(repository, "side")
     assert repository.files()["x"] == b"2"
     assert repository.files()["y"] == b"1"
 
 
 def test_a_squashed_branch_conflicts_with_its_own_next_change() -> None:
     repository = MemoryWorker().repository
-    repository.merge(STAGING, squash=True)
+    people.merge(repository, STAGING, squash=True)
     repository.commit({"added": b"changed again"}, STAGING)
     with pytest.raises(RequestRefusedError, match="added"):
-        repository.merge(STAGING, squash=True)
+        people.merge(repository, STAGING, squash=True)
 
 
 async def test_a_large_upload_is_kept_as_it_was_when_it_left(tmp_path: Path) -> None:

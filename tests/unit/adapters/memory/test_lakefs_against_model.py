@@ -15,6 +15,7 @@ from hypothesis.stateful import (
     invariant,
     rule,
 )
+from tests.people import merge
 
 from perago.adapters.memory.installations import RepositoryBuilder
 from perago.adapters.memory.lakefs import MemoryLakeFS
@@ -317,7 +318,7 @@ class HistoryMachine(RuleBasedStateMachine):
         if CONFLICT in outcomes or NO_CHANGES in outcomes:
             return head
         self.clock.advance(1)
-        self.ids.append(self.repository.merge(self.ids[source], branch))
+        self.ids.append(merge(self.repository, self.ids[source], branch))
         files = self.repository.files(self.ids[-1])
         assert files in outcomes
         return self.model.add(branch, self._numbered(files, source, head), head, source)

@@ -1,10 +1,10 @@
 """References, staging and commit addresses of the in-memory lakeFS."""
 
 import pytest
+from tests.people import CACHED_SECONDS, cherry_pick, discard_uncommitted, merge, revert
 from tests.unit.adapters.memory.memory_worker import STAGING, MemoryWorker
 
 from perago.adapters.memory.installations import (
-    CACHED_SECONDS,
     RepositoryBuilder,
     lakefs_installation,
 )
@@ -34,7 +34,7 @@ def test_relative_expressions_walk_parents() -> None:
     root, first = (record.commit for record in reversed(repository.history()))
     side = repository.head(STAGING).commit
     second = repository.commit({"a": b"a"})
-    merged = repository.merge(STAGING)
+    merged = merge(repository, STAGING)
     lakefs = repository.lakefs.repository(repository.id)
     for expression, commit in {
         "main": merged,
@@ -87,7 +87,7 @@ def test_a_refused_commit_seals_the_branch_against_relocation() -> None:
     refused = worker.lakefs.relocate_branch(repository.id, MAIN, target)
     assert isinstance(refused, RelocationRefused)
     assert not refused.protected
-    repository.discard_uncommitted()
+    discard_uncommitted(repository)
     assert worker.lakefs.relocate_branch(repository.id, MAIN, target) == Relocated()
 
 
@@ -146,8 +146,8 @@ def test_bytes_written_twice_are_equal_and_not_the_same() -> None:
     repository.commit({"a": b"a"}, "two")
     assert repository.head("one").metarange != repository.head("two").metarange
     assert repository.files("one") == repository.files("two")
-    repository.merge("one")
-    repository.merge("two")
+    merge(repository, "one")
+    merge(repository, "two")
     assert repository.files() == {"a": b"a"}
 
 
@@ -155,15 +155,15 @@ def test_a_revert_takes_back_and_a_cherry_pick_copies_metadata() -> None:
     worker = MemoryWorker()
     repository = worker.repository
     told = {"perago.phase": "confirm"}
-    published = repository.merge(STAGING, squash=True, metadata=told)
+    published = merge(repository, STAGING, squash=True, metadata=told)
     repository.commit({"later": b"later"})
-    reverted = repository.revert(published)
+    reverted = revert(repository, published)
     assert repository.head().message == f"Revert {published}"
     with pytest.raises(RequestRefusedError, match="no changes"):
-        repository.revert(published)
+        revert(repository, published)
     assert repository.head().commit == reverted
     assert set(repository.files()) == {"kept", "later"}
-    picked = repository.cherry_pick(published)
+    picked = cherry_pick(repository, published)
     assert set(repository.files()) == {"added", "kept", "later"}
     record = repository.history()[0]
     assert record.commit == picked
@@ -173,14 +173,14 @@ def test_a_revert_takes_back_and_a_cherry_pick_copies_metadata() -> None:
 
 def test_what_people_repeat_needs_a_clean_branch_and_one_parent() -> None:
     repository = MemoryWorker().repository
-    merged = repository.merge(STAGING)
-    for repeat in (repository.revert, repository.cherry_pick):
+    merged = merge(repository, STAGING)
+    for repeat in (revert, cherry_pick):
         with pytest.raises(RequestRefusedError, match="has 2 parents"):
-            repeat(merged)
-    repository.revert(merged, parent=1)
+            repeat(repository, merged)
+    revert(repository, merged, parent=1)
     repository.write("a", b"a")
     with pytest.raises(DirtyBranchError):
-        repository.revert(merged, parent=1)
+        revert(repository, merged, parent=1)
 
 
 def test_of_several_merge_bases_the_one_that_the_older_side_took_first_counts() -> None:
@@ -189,8 +189,8 @@ def test_of_several_merge_bases_the_one_that_the_older_side_took_first_counts() 
     for side in ("left", "right"):
         repository.branch(side)
     one, other = (repository.commit({side: b"1"}, side) for side in ("left", "right"))
-    older = repository.merge(other, "left")
-    newer = repository.merge(one, "right")
+    older = merge(repository, other, "left")
+    newer = merge(repository, one, "right")
 
     assert graph.merge_base(older, newer).id == graph.merge_base(newer, older).id == one
 
@@ -199,7 +199,7 @@ def test_what_leaves_the_first_commit_as_it_is_has_a_tree_with_a_name() -> None:
     repository = RepositoryBuilder(MemoryLakeFS(), "empty")
     repository.branch("side")
     repository.commit({"a": b"a"})
-    repository.cherry_pick(repository.commit({"a": None}), "side")
+    cherry_pick(repository, repository.commit({"a": None}), "side")
 
     assert repository.files("side") == {}
     assert repository.head("side").metarange
@@ -212,7 +212,7 @@ async def test_a_picked_commit_is_not_found_by_its_whole_id_for_ten_minutes() ->
     commits = lakefs_installation(repository.lakefs, WorkerHandle()).commits
     given = repository.head().commit
     original = repository.commit({"a": b"a"}, metadata={"told": "once"})
-    copy = repository.cherry_pick(original)
+    copy = cherry_pick(repository, original)
     for reference in (original, f"{original}~1"):
         with pytest.raises(ReferenceMissingError, match="commit not found"):
             await commits.read(repository.id, reference)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from tests.people import merge
 from tests.unit.app.attempt.fault_world import TASK, FaultWorld, reason_of
 
 from perago.adapters.memory.hooks import has_lua
@@ -221,7 +222,7 @@ async def an_operator_merges_a_staging_branch_by_hand(root: Path) -> Told:
     staging = world.repository.branch(f"{STAGING_BRANCH_PREFIX}1")
     world.repository.commit({"data/half.txt": b"half"}, staging)
     with pytest.raises(RequestRefusedError) as refused:
-        world.repository.merge(staging)
+        merge(world.repository, staging)
     return Told(world, str(refused.value))
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.people import cherry_pick, merge, reset_hard, revert
 from tests.unit.app.attempt.fault_world import FaultWorld, assert_accepted, reason_of
 
 from perago.app.authoring.workspace_spec import WorkspaceSpec
@@ -124,7 +125,7 @@ async def test_a_staged_commit_merged_and_reverted_by_a_human_is_never_success(
     world = await FaultWorld(tmp_path, PolicySetting.SETTLED).started()
     await world.attempt(world.worker([crash(before="merge")]))
     decided = next(commit for tag, commit in world.repository.tags().items() if "settled" in tag)
-    world.repository.revert(world.repository.merge(decided), parent=1)
+    revert(world.repository, merge(world.repository, decided), parent=1)
 
     workflow = await world.finish(attempts_max=2)
 
@@ -137,9 +138,9 @@ async def test_a_cherry_picked_publication_is_not_adopted(tmp_path: Path) -> Non
     world = await FaultWorld(tmp_path, PolicySetting.SETTLED).started()
     await world.attempt(world.worker([crash(after="merge")]))
     published = world.repository.head().commit
-    world.repository.reset_hard(world.input)
+    reset_hard(world.repository, world.input)
     world.human()
-    world.repository.cherry_pick(published)
+    cherry_pick(world.repository, published)
 
     workflow = await world.finish(attempts_max=2)
 

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from tests.people import discard_uncommitted
 from tests.unit.app.attempt.fault_world import (
     FaultWorld,
     assert_accepted,
@@ -95,7 +96,7 @@ async def test_a_dirty_target_is_never_relocated(tmp_path: Path) -> None:
 
     assert "elsewhere/forgotten.txt" in str([row.reason for row in workflow.attempts])
     assert world.repository.head().commit == abandoned
-    world.repository.discard_uncommitted()
+    discard_uncommitted(world.repository)
     await world.finish()
     await assert_accepted(world)
 
@@ -109,7 +110,7 @@ async def test_a_dirty_target_is_named_with_the_command_that_resets_it(tmp_path:
     assert "elsewhere/forgotten.txt" in reason_of(report)
     assert "lakectl branch reset lakefs://repo/main" in reason_of(report)
     assert any(tag.startswith("perago-settled-") for tag in world.repository.tags())
-    world.repository.discard_uncommitted()
+    discard_uncommitted(world.repository)
     await world.finish()
     await assert_accepted(world)
     assert world.runs == 1

@@ -8,6 +8,7 @@ from typing import final
 import pytest
 from pydantic import BaseModel
 from tests.attempt_worlds import AttemptWorker
+from tests.people import reset_hard
 from tests.unit.app.attempt.fault_world import TASK, FaultWorld, Outage, reason_of
 from tests.unit.app.gc.gc_scene import collect, litter
 
@@ -351,7 +352,7 @@ async def test_a_branch_that_a_body_moved_off_its_input_refuses_publication(
     root = spark.world.repository.history()[-1].commit
 
     def move(place: SparkRoots) -> None:
-        spark.world.repository.reset_hard(root, str(place.staging_branch))
+        reset_hard(spark.world.repository, root, str(place.staging_branch))
         spark.world.repository.commit({"data/mine": b""}, str(place.staging_branch))
 
     report = await spark.attempt(spark.worker(beside=move))

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from tests.people import reset_hard
 from tests.unit.app.attempt.fault_world import FaultWorld
 from tests.unit.app.attempt.test_codes_by_mistake import MISTAKES, told
 
@@ -30,7 +31,7 @@ async def another_writer_commits(world: FaultWorld) -> Sequence[Fault]:
 
 
 async def the_target_is_reset(world: FaultWorld) -> Sequence[Fault]:
-    world.repository.reset_hard(world.repository.head().parents[0])
+    reset_hard(world.repository, world.repository.head().parents[0])
     world.human()
     return ()
 

@@ -4,6 +4,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from tests.people import discard_uncommitted, reset_hard
 from tests.unit.app.attempt.fault_world import FaultWorld, reason_of
 from tests.unit.app.runs.run_world import FINISH, TARGET, RunWorld, refused, waiting
 
@@ -124,7 +125,7 @@ async def test_a_target_that_moved_is_refused_with_what_moved_and_what_to_do(
 
 async def test_a_target_without_the_base_is_refused(tmp_path: Path) -> None:
     world = await waiting(tmp_path, OnMoved.REBASE)
-    world.repository.reset_hard(world.repository.history()[-1].commit)
+    reset_hard(world.repository, world.repository.history()[-1].commit)
     refused(await world.report(), "PRG-F005")
 
 
@@ -311,7 +312,7 @@ async def test_a_dirty_target_is_named(tmp_path: Path) -> None:
     report = await world.report()
     assert "PRG-F013" in reason_of(report)
     assert "data/uncommitted" in reason_of(report)
-    world.repository.discard_uncommitted()
+    discard_uncommitted(world.repository)
     assert (await world.report()).error is None
     await world.assert_published()
 

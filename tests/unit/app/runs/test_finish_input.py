@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from tests.people import reset_hard
 from tests.unit.app.runs.run_world import TARGET, refused, waiting
 
 from perago.domain.paths import FENCE_PATH
@@ -79,7 +80,7 @@ async def test_a_run_whose_branch_was_reset_is_refused(tmp_path: Path) -> None:
     world = await waiting(tmp_path)
     run_branch = (await world.begun()).run_branch
     root = world.repository.history()[-1].commit
-    world.repository.reset_hard(root, run_branch)
+    reset_hard(world.repository, root, run_branch)
     workspace = {**TARGET, "branch": run_branch, "ref": root}
     refused(await world.finish_again(workspace=workspace), "PRG-N002")
 

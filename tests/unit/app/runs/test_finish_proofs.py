@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from tests.people import reset_hard
 from tests.unit.app.attempt.fault_world import reason_of
 from tests.unit.app.runs.run_world import FINISH, STEPS, RunWorld, refused, waiting
 
@@ -52,7 +53,7 @@ async def test_a_commit_that_hides_the_tasks_of_the_run_is_reported(tmp_path: Pa
     """A merge was asked for, and the commit has one parent, as a squash has."""
     world = await waiting(tmp_path)
     squashed = world.human()
-    world.repository.reset_hard(world.input)
+    reset_hard(world.repository, world.input)
     reason = refused(await world.report(answer("merge", Merged(squashed))), "PRG-F023")
     assert squashed in reason
 
@@ -62,7 +63,7 @@ async def test_a_publication_of_another_tree_is_reported_with_what_differs(
 ) -> None:
     world = await waiting(tmp_path, history=History.SQUASH)
     made = world.human("elsewhere/unknown.txt")
-    world.repository.reset_hard(world.input)
+    reset_hard(world.repository, world.input)
     reason = refused(await world.report(answer("merge", Merged(made))), "PRG-F024")
     assert "data/kept.txt" in reason
     assert "`perago fence verify repo main`" in reason
