@@ -76,8 +76,6 @@ class LakeFSConfiguration:
     secret_access_key: str = field(repr=False)
     http: HttpTerms = field(default_factory=HttpTerms)
     route: RouteChoice = RouteChoice.AUTO
-    # A signed address costs a request of its own, so it pays for larger objects only.
-    presigned_bytes_min: int = 4 * 1024 * 1024
     requests_concurrent_max: int = REQUESTS_CONCURRENT_MAX
     answer_seconds: float = 60.0  # a merge without a budget has as long
     retry: RetryTerms = field(default_factory=RetryTerms)

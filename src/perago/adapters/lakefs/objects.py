@@ -44,6 +44,8 @@ LOGGER = logging.getLogger("perago.transfer")
 # minutes the next object tries it again, so that a store that has come back is used without a
 # restart of the worker.
 STORE_AVOIDED_SECONDS = 300.0
+# A signed address costs a request of its own, so it pays for larger objects only.
+PRESIGNED_BYTES_MIN = 4 * 1024 * 1024
 
 _PLAIN_TYPE = re.compile(r"(?!multipart/)[\w.+-]+/[\w.+-]+(; *charset=[\w-]+)?", re.ASCII)
 _HEADER_NAME = re.compile(r"[a-z0-9][a-z0-9._-]*", re.ASCII)
@@ -163,7 +165,7 @@ class LakeFSObjects(objects.Objects, objects.ObjectTransport):
         store = await self._client.run(self._signing_store())
         if isinstance(store, str):
             return "api", store
-        mebibytes = self._configuration.presigned_bytes_min // (1024 * 1024)
+        mebibytes = PRESIGNED_BYTES_MIN // (1024 * 1024)
         return f"presigned from {mebibytes} MiB, else api", "the block store of this lakeFS signs"
 
     async def _signing_store(self) -> BlockStore | str:
@@ -198,7 +200,7 @@ class LakeFSObjects(objects.Objects, objects.ObjectTransport):
     async def _store_for(self, size: int) -> BlockStore | None:
         """The block store if it is the way for an object of this size, else None."""
         must_sign = self._configuration.route is RouteChoice.PRESIGNED
-        is_small = size < self._configuration.presigned_bytes_min
+        is_small = size < PRESIGNED_BYTES_MIN
         if self._configuration.route is RouteChoice.API or (is_small and not must_sign):
             return None
         store = await self._signing_store()
