@@ -1,11 +1,22 @@
 """The ports of Conductor on the server in memory: each worker reaches it through its own handle."""
 
+# mypy compares the verbs of the server with those of the port. pyright compares the `self` of the
+# two as well, which differs.
+# pyright: reportAssignmentType=false
+
 from collections.abc import Mapping
 from datetime import datetime
 from typing import final
 
 from perago.adapters.memory.conductor_server import VERSION, MemoryConductor, OpenWrite, Race
-from perago.adapters.memory.system import MemoryPort, Turn, asks, json_copy, performs
+from perago.adapters.memory.system import (
+    MemoryPort,
+    Turn,
+    asks,
+    json_copy,
+    performed_by_server,
+    performs,
+)
 from perago.domain.attempt import AttemptRecord, AttemptSnapshot, AttemptStatus, WorkflowSnapshot
 from perago.ports import conductor
 from perago.ports.installations import Server, ServerFacts
@@ -17,10 +28,8 @@ class MemoryTaskQueue(MemoryPort[MemoryConductor], conductor.TaskQueue):
 
     name = "queue"
 
-    @performs
-    def poll(self, request: conductor.PollRequest) -> tuple[AttemptRecord, ...]:
-        """Not waited for on the server: a batch whose answer is lost is lost with it."""
-        return self.server.poll(request)
+    # Not waited for on the server: a batch whose answer is lost is lost with it.
+    poll = performed_by_server(MemoryConductor.poll)
 
     @asks
     def read_attempt(self, workflow_id: str, task_id: str) -> AttemptRecord | None:
@@ -95,10 +104,6 @@ class MemoryWorkflows(MemoryPort[MemoryConductor], conductor.Workflows):
 
     name = "workflows"
 
-    @performs
-    def put_definition(self, definition: Mapping[str, object]) -> None:
-        self.server.put_workflow_definition(definition)
-
     @asks
     def read_definition(self, name: str) -> Mapping[str, object] | None:
         known = self.server.state.workflow_definitions
@@ -111,64 +116,25 @@ class MemoryWorkflows(MemoryPort[MemoryConductor], conductor.Workflows):
         newest = {name: known[name, version] for name, version in sorted(known)}
         return tuple(json_copy(each) for each in newest.values())
 
-    @performs
-    def start(
-        self,
-        name: str,
-        workflow_input: Mapping[str, object],
-        *,
-        version: int = 1,
-        task_to_domain: Mapping[str, str] = conductor.NO_DOMAINS,
-    ) -> str:
-        return self.server.start(
-            name, workflow_input, version=version, task_to_domain=task_to_domain
-        )
-
     @asks
     def read(self, workflow_id: str) -> conductor.WorkflowRecord | None:
         run = self.server.state.runs.get(workflow_id)
         return None if run is None else run.record()
 
-    @performs
-    def terminate(self, workflow_id: str, reason: str) -> None:
-        self.server.terminate(workflow_id, reason)
-
-    @performs
-    def pause(self, workflow_id: str) -> None:
-        self.server.pause(workflow_id)
-
-    @performs
-    def resume(self, workflow_id: str) -> None:
-        self.server.resume(workflow_id)
-
-    @performs
-    def retry(self, workflow_id: str) -> None:
-        self.server.retry(workflow_id)
-
-    @performs
-    def rerun(
-        self,
-        workflow_id: str,
-        from_task_id: str,
-        task_input: Mapping[str, object] | None = None,
-    ) -> None:
-        self.server.rerun(workflow_id, from_task_id, task_input)
-
-    @performs
-    def restart(self, workflow_id: str) -> None:
-        self.server.restart(workflow_id)
-
-    @performs
-    def requeue(self, task_type: str) -> None:
-        self.server.requeue(task_type)
+    put_definition = performed_by_server(MemoryConductor.put_workflow_definition, "put_definition")
+    start = performed_by_server(MemoryConductor.start)
+    terminate = performed_by_server(MemoryConductor.terminate)
+    pause = performed_by_server(MemoryConductor.pause)
+    resume = performed_by_server(MemoryConductor.resume)
+    retry = performed_by_server(MemoryConductor.retry)
+    rerun = performed_by_server(MemoryConductor.rerun)
+    restart = performed_by_server(MemoryConductor.restart)
+    requeue = performed_by_server(MemoryConductor.requeue)
+    decide = performed_by_server(MemoryConductor.decide)
 
     @performs
     def release_without_result(self, attempt: AttemptRecord) -> None:
         self.server.hand_back(conductor.HandBack(attempt.snapshot, attempt.snapshot.worker_id))
-
-    @performs
-    def decide(self, workflow_id: str) -> None:
-        self.server.decide(workflow_id)
 
 
 @final
@@ -176,15 +142,12 @@ class MemoryTaskDefinitions(MemoryPort[MemoryConductor], conductor.TaskDefinitio
     """Task definitions."""
 
     name = "definitions"
+    put = performed_by_server(MemoryConductor.put_task_definition, "put")
 
     @asks
     def read(self, name: str) -> Mapping[str, object] | None:
         settings = self.server.state.definitions.get(name)
         return None if settings is None else settings.definition()
-
-    @performs
-    def put(self, definition: Mapping[str, object]) -> None:
-        self.server.put_task_definition(definition)
 
 
 @final

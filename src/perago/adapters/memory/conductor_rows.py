@@ -7,7 +7,8 @@ names.
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, Literal, Self, TypeAlias, assert_never, cast
 
@@ -189,6 +190,9 @@ SHOWN_AS: Mapping[str, str] = MappingProxyType(
 )
 
 
+_FACTS = attrgetter(*(each.name for each in fields(AttemptSnapshot)))
+
+
 @dataclass(slots=True)
 class TaskRow:
     """One attempt, as the server stores it; times are its milliseconds."""
@@ -236,23 +240,8 @@ class TaskRow:
         return self.task_type, self.domain
 
     def snapshot(self) -> AttemptSnapshot:
-        """The facts that fences compare."""
-        return AttemptSnapshot(
-            workflow_id=self.workflow_id,
-            task_id=self.task_id,
-            reference_name=self.reference_name,
-            task_type=self.task_type,
-            status=self.status,
-            retry_count=self.retry_count,
-            seq=self.seq,
-            iteration=self.iteration,
-            poll_count=self.poll_count,
-            start_time=self.start_time,
-            scheduled_time=self.scheduled_time,
-            worker_id=self.worker_id,
-            retried_task_id=self.retried_task_id,
-            retried=self.retried,
-        )
+        """The facts that fences compare: each is a field of the row, by the same name."""
+        return AttemptSnapshot(*_FACTS(self))
 
     def record(self) -> AttemptRecord:
         """The row with what it carries, apart from the server's own copy."""

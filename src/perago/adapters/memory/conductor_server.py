@@ -31,7 +31,7 @@ from perago.domain.attempt import (
     AttemptStatus,
     WorkflowStatus,
 )
-from perago.ports.conductor import HandBack, LastPoll, PollRequest, TerminalUpdate
+from perago.ports.conductor import NO_DOMAINS, HandBack, LastPoll, PollRequest, TerminalUpdate
 from perago.ports.errors import RequestRefusedError
 from perago.ports.system import Clock
 
@@ -105,7 +105,12 @@ class MemoryConductor:
         )
         rows = self.state.take_due(queue, request.count)
         for row in rows:
-            hand_out(self.state, row, request.worker_id)
+            row.status = AttemptStatus.IN_PROGRESS
+            row.poll_count += 1
+            row.worker_id = request.worker_id
+            row.callback_after_ms = 0
+            row.update_time = self.state.now_ms
+            row.start_time = row.start_time or self.state.now_ms  # of the attempt's first poll
         return tuple(row.record() for row in rows)
 
     def begin_complete(self, update: TerminalUpdate) -> OpenWrite:
@@ -159,7 +164,7 @@ class MemoryConductor:
         workflow_input: Mapping[str, object],
         *,
         version: int = 1,
-        task_to_domain: Mapping[str, str],
+        task_to_domain: Mapping[str, str] = NO_DOMAINS,
     ) -> str:
         """Start a workflow; its id."""
         given = json_copy(dict(workflow_input))
@@ -210,7 +215,10 @@ class MemoryConductor:
         self._written(workflow_id)
 
     def rerun(
-        self, workflow_id: str, from_task_id: str, task_input: Mapping[str, object] | None
+        self,
+        workflow_id: str,
+        from_task_id: str,
+        task_input: Mapping[str, object] | None = None,
     ) -> None:
         """Run again from one row: it keeps its id and count, everything behind it is forgotten."""
         run = self._ended(workflow_id, "is not in terminal state, unable to rerun")
@@ -347,17 +355,6 @@ def _open_row(state: ConductorState, attempt: AttemptSnapshot) -> TaskRow | None
     return None if run.status.is_terminal or row.status.is_terminal else row
 
 
-def hand_out(state: ConductorState, row: TaskRow, worker_id: str) -> None:
-    """Give a row to a worker; the start time is that of the attempt's first poll."""
-    row.status = AttemptStatus.IN_PROGRESS
-    row.poll_count += 1
-    row.worker_id = worker_id
-    row.callback_after_ms = 0
-    row.update_time = state.now_ms
-    if row.start_time == 0:
-        row.start_time = state.now_ms
-
-
 def _as_json(output: Mapping[str, object]) -> tuple[Mapping[str, object], int]:
     """The output as it travels, and its size."""
     try:
@@ -417,9 +414,10 @@ def _bring_back(state: ConductorState, run: WorkflowRun) -> None:
     run.start_time = state.now_ms
     if run.parent is None:
         return
-    parent = state.runs.get(run.parent[0])
-    row = None if parent is None else parent.rows.get(run.parent[1])
-    if parent is not None and row is not None and not row.retried:
+    parent_id, task_id = run.parent
+    parent = state.runs[parent_id]
+    row = parent.rows.get(task_id)
+    if row is not None and not row.retried:
         row.status = AttemptStatus.IN_PROGRESS
         if parent.status.is_terminal:
             _bring_back(state, parent)

@@ -310,7 +310,7 @@ class MemoryLakeFS:
         """The object a reference shows at a path; an unknown reference shows none."""
         state = self.repository(repository)
         try:
-            stored = state.object_at(ref, path)
+            stored = state.tree_of(ref).get(path)
         except errors.ReferenceMissingError:
             stored = None
         if stored is None:

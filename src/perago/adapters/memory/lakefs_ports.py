@@ -4,6 +4,10 @@
 this way too, because it injects faults between the calls of a port.
 """
 
+# mypy compares the verbs of the server with those of the port. pyright compares the `self` of the
+# two as well, which differs.
+# pyright: reportAssignmentType=false
+
 import hashlib
 import os
 import shutil
@@ -18,7 +22,7 @@ from typing import TypeVar, final
 from perago.adapters.memory.lakefs import MemoryLakeFS
 from perago.adapters.memory.object_tree import StoredObject, diff
 from perago.adapters.memory.repository_state import MAIN
-from perago.adapters.memory.system import MemoryPort, asks, performs
+from perago.adapters.memory.system import MemoryPort, asks, performed_by_server, performs
 from perago.domain.lakefs import (
     BranchName,
     CommitId,
@@ -27,7 +31,7 @@ from perago.domain.lakefs import (
     RepositoryId,
     TagName,
 )
-from perago.domain.outcome import MergeAnswer, RelocationAnswer
+from perago.domain.outcome import RelocationAnswer
 from perago.domain.paths import md5_of_checksum
 from perago.ports import lakefs
 from perago.ports.errors import DamagedObjectError, LocalDiskError
@@ -61,25 +65,13 @@ class MemoryBranches(MemoryPort[MemoryLakeFS], lakefs.Branches):
     """Branches in memory."""
 
     name = "branches"
+    create = performed_by_server(MemoryLakeFS.create_branch, "create")
+    delete = performed_by_server(MemoryLakeFS.delete_branch, "delete")
+    merge = performed_by_server(MemoryLakeFS.merge)
 
     @asks
     def head(self, repository: RepositoryId, branch: BranchName) -> CommitRecord:
         return self.server.repository(repository).branch(branch).head.record
-
-    @performs
-    def create(
-        self,
-        repository: RepositoryId,
-        branch: BranchName,
-        source: CommitId,
-        *,
-        hidden: bool = False,
-    ) -> None:
-        self.server.create_branch(repository, branch, source, hidden=hidden)
-
-    @performs
-    def delete(self, repository: RepositoryId, branch: BranchName) -> None:
-        self.server.delete_branch(repository, branch)
 
     @asks
     def list_page(
@@ -95,10 +87,6 @@ class MemoryBranches(MemoryPort[MemoryLakeFS], lakefs.Branches):
         shown = (name for name in branches if show_hidden or not branches[name].hidden)
         names, more = _page(_following(shown, prefix, after), amount)
         return lakefs.BranchPage(names, tuple(branches[name].head.id for name in names), more=more)
-
-    @performs
-    def merge(self, request: lakefs.MergeRequest) -> MergeAnswer:
-        return self.server.merge(request)
 
     @performs
     def relocate(
@@ -143,6 +131,7 @@ class MemoryCommits(MemoryPort[MemoryLakeFS], lakefs.Commits):
     """Commits in memory."""
 
     name = "commits"
+    commit = performed_by_server(MemoryLakeFS.commit)
 
     @asks
     def read(self, repository: RepositoryId, ref: str) -> CommitRecord:
@@ -165,10 +154,6 @@ class MemoryCommits(MemoryPort[MemoryLakeFS], lakefs.Commits):
             if commit.id == goal:
                 return FirstParentWalk(tuple(records), reached=True)
         return FirstParentWalk(tuple(records), reached=False)
-
-    @performs
-    def commit(self, request: lakefs.CommitRequest) -> CommitId:
-        return self.server.commit(request)
 
     @asks
     def diff_page(
@@ -213,10 +198,8 @@ class MemoryTags(MemoryPort[MemoryLakeFS], lakefs.Tags):
     """Tags in memory."""
 
     name = "tags"
-
-    @performs
-    def create(self, repository: RepositoryId, tag: TagName, commit: CommitId) -> None:
-        self.server.create_tag(repository, tag, commit)
+    create = performed_by_server(MemoryLakeFS.create_tag, "create")
+    delete = performed_by_server(MemoryLakeFS.delete_tag, "delete")
 
     @asks
     def read(self, repository: RepositoryId, tag: TagName) -> CommitId | None:
@@ -232,16 +215,13 @@ class MemoryTags(MemoryPort[MemoryLakeFS], lakefs.Tags):
             tuple(lakefs.TagRecord(name, tags[name]) for name in names), more=more
         )
 
-    @performs
-    def delete(self, repository: RepositoryId, tag: TagName) -> None:
-        self.server.delete_tag(repository, tag)
-
 
 @final
 class MemoryObjects(MemoryPort[MemoryLakeFS], Objects):
     """Objects in memory."""
 
     name = "objects"
+    delete_many = performed_by_server(MemoryLakeFS.delete_objects, "delete_many")
 
     @asks
     def list_page(
@@ -286,12 +266,6 @@ class MemoryObjects(MemoryPort[MemoryLakeFS], Objects):
 
         stored = await self.handle.perform("objects.upload", write)
         return stored.entry(upload.path)
-
-    @performs
-    def delete_many(
-        self, repository: RepositoryId, branch: BranchName, paths: Sequence[str]
-    ) -> None:
-        self.server.delete_objects(repository, branch, paths)
 
     @performs
     def copy(

@@ -325,17 +325,9 @@ class RepositoryState:
 
     def tree_of(self, reference: str) -> Tree:
         """The objects a reference shows: a plain branch shows its uncommitted ones too."""
-        branch = self._staging_of(reference)
-        return self.commit_of(reference).tree if branch is None else branch.tree
-
-    def object_at(self, reference: str, path: str) -> StoredObject | None:
-        """One object a reference shows, or None."""
-        branch = self._staging_of(reference)
-        return self.commit_of(reference).tree.get(path) if branch is None else branch.get(path)
-
-    def _staging_of(self, reference: str) -> BranchState | None:
         parsed = _parse_reference(reference)
-        return self._branch_named(parsed.name) if parsed.has_staging else None
+        branch = self._branch_named(parsed.name) if parsed.has_staging else None
+        return self.commit_of(reference).tree if branch is None else branch.tree
 
     def _branch_named(self, name: str) -> BranchState | None:
         """The branch that a name means; a whole commit id means the commit."""

@@ -85,6 +85,18 @@ def performs(effect: Effect[Port, Given, Result]) -> "Request[Port, Given, Resul
     return _request(effect, reads=False)
 
 
+def performed_by_server(
+    effect: Callable[Concatenate[Served, Given], Result], name: str = ""
+) -> "Request[MemoryPort[Served], Given, Result]":
+    """Make a port's effect of a method of the server; `name` is the port's name for it."""
+
+    def of_server(port: MemoryPort[Served], /, *args: Given.args, **kwargs: Given.kwargs) -> Result:
+        return effect(port.server, *args, **kwargs)
+
+    of_server.__name__ = name or effect.__name__
+    return performs(of_server)
+
+
 def _request(effect: Effect[Port, Given, Result], *, reads: bool) -> "Request[Port, Given, Result]":
     @wraps(effect)
     async def call(port: Port, /, *args: Given.args, **kwargs: Given.kwargs) -> Result:

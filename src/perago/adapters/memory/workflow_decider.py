@@ -143,9 +143,8 @@ def check_rows(state: ConductorState, run: WorkflowRun) -> None:
     """Mark the rows whose time is over."""
     now = state.now_ms
     for row in run.open_rows():
-        due = [time_out for time_out in _time_outs_of(row) if time_out.due_ms <= now]
-        for time_out in due:
-            if time_out.policy == "ALERT_ONLY":
+        for time_out in _time_outs_of(row):
+            if time_out.due_ms > now or time_out.policy == "ALERT_ONLY":
                 continue
             row.status = AttemptStatus.TIMED_OUT
             row.ended_at = now
@@ -176,21 +175,14 @@ def _times(state: ConductorState) -> Iterator[int]:
 
 def decide(state: ConductorState, run: WorkflowRun) -> None:
     """Decide a workflow and, when it ended, the ones it is a part of."""
-    deciding: WorkflowRun | None = run
-    while deciding is not None:
-        _decide(state, deciding)
-        deciding = _parent_of_ended(state, deciding)
-
-
-def _parent_of_ended(state: ConductorState, run: WorkflowRun) -> WorkflowRun | None:
-    """What is to be decided next; the server writes a child's end also in a paused parent."""
-    if run.parent is None or not run.status.is_terminal:
-        return None
-    parent = state.runs.get(run.parent[0])
-    row = None if parent is None else parent.rows.get(run.parent[1])
-    if row is not None and row.status is AttemptStatus.IN_PROGRESS:
-        follow_child(state, row)
-    return parent
+    _decide(state, run)
+    while run.parent is not None and run.status.is_terminal:
+        parent_id, task_id = run.parent
+        run = state.runs[parent_id]
+        row = run.rows.get(task_id)  # a rerun of the parent may have forgotten it
+        if row is not None and row.status is AttemptStatus.IN_PROGRESS:
+            follow_child(state, row)  # first, because a paused parent decides nothing
+        _decide(state, run)
 
 
 def create_run(

@@ -148,21 +148,17 @@ def walk_fork_join(walk: Walk, spec: Spec, iteration: int) -> bool:
 
 
 def walk_fork_join_dynamic(walk: Walk, spec: Spec, iteration: int) -> bool:
-    """Walk every branch that the input named when the fork was reached."""
+    """Walk every branch that the input named when the fork was reached, or one for each item."""
     row, _ = walk.reach(spec, iteration, AttemptStatus.COMPLETED)
-    branches = _branches(row)
+    items = row.input_data.get("forkTaskInputs")
+    if isinstance(items, list):
+        branches = [_branch_of_item(row, item, number) for number, item in enumerate(items)]
+    else:
+        branches = _named_branches(row)
     for branch in branches:
         walk.sequence([branch], iteration)
     walk.forked = [str(branch["taskReferenceName"]) for branch in branches]
     return True
-
-
-def _branches(row: TaskRow) -> list[Spec]:
-    """One branch for each item of the input; without items the tasks that the input names."""
-    items = row.input_data.get("forkTaskInputs")
-    if isinstance(items, list):
-        return [_branch_of_item(row, item, number) for number, item in enumerate(items)]
-    return _named_branches(row)
 
 
 def _branch_of_item(row: TaskRow, item: object, number: int) -> Spec:
@@ -243,18 +239,14 @@ def walk_sub_workflow(walk: Walk, spec: Spec, iteration: int) -> bool:
     row, _ = walk.reach(spec, iteration, AttemptStatus.SCHEDULED)
     for each in walk.attempts(spec, iteration):  # a rerun brings back earlier ones as well
         if each.status is AttemptStatus.SCHEDULED:
-            _start(walk, each)
+            child = walk.start_child(each)
+            each.status = AttemptStatus.IN_PROGRESS
+            each.start_time = each.update_time = walk.state.now_ms
+            each.poll_count += 1
+            each.output_data = {CHILD_ID: child.workflow_id}
         if each.status is AttemptStatus.IN_PROGRESS:
             follow_child(walk.state, each)
     return row.lets_pass
-
-
-def _start(walk: Walk, row: TaskRow) -> None:
-    child = walk.start_child(row)
-    row.status = AttemptStatus.IN_PROGRESS
-    row.start_time = row.update_time = walk.state.now_ms
-    row.poll_count += 1
-    row.output_data = {CHILD_ID: child.workflow_id}
 
 
 def follow_child(state: ConductorState, row: TaskRow) -> None:
