@@ -33,6 +33,17 @@ TALKATIVE = ("aiohttp", "urllib3", "asyncio")
 Event: TypeAlias = MutableMapping[str, Any]
 
 
+@dataclass(frozen=True, slots=True)
+class WorkerLogSettings:
+    """Which file, how large, how long, and what must never be in it."""
+
+    file: Path
+    root: Path
+    bytes_max: int
+    retention: timedelta
+    secrets: Secrets = NO_SECRETS
+
+
 @final
 class JsonLines(logging.Formatter):
     """Each record as one line of JSON; structlog's processors take far longer for the same line."""
@@ -76,17 +87,15 @@ class JsonLines(logging.Formatter):
 
 @final
 class RotatedLogFile(logging.FileHandler):
-    """Writes to `path`; full parts are `<name>.<number>.jsonl` beside it."""
+    """Writes to the file; full parts are `<name>.<number>.jsonl` beside it."""
 
-    def __init__(self, path: Path, *, bytes_max: int, retention: timedelta, root: Path) -> None:
-        self._bytes_max = bytes_max
-        self._retention = retention
-        self._root = root
-        self._path = path
+    def __init__(self, settings: WorkerLogSettings) -> None:
+        self._settings = settings
+        self._path = path = settings.file
         # `mkdir(parents=True)` would create the directories between them with the usual mode, which
         # other users may read.
         for folder in (*reversed(path.parent.parents), path.parent):
-            if folder.is_relative_to(root):
+            if folder.is_relative_to(settings.root):
                 folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         super().__init__(path, "a", encoding="utf-8")
         self._bytes = path.stat().st_size
@@ -95,7 +104,7 @@ class RotatedLogFile(logging.FileHandler):
     def emit(self, record: logging.LogRecord) -> None:
         """Write one line at once and whole: the library's way is three calls of the system."""
         try:
-            if self._bytes >= self._bytes_max:
+            if self._bytes >= self._settings.bytes_max:
                 self._begin_anew()
             if self.stream is None:
                 self.stream = self._open()
@@ -118,8 +127,9 @@ class RotatedLogFile(logging.FileHandler):
 
     def _remove_old(self) -> None:
         """Remove the logs of all workers below the root that are older than the retention."""
-        oldest = time.time() - self._retention.total_seconds()  # noqa: TID251 - compared with files
-        for path in self._root.glob(OF_WORKERS):
+        retention = self._settings.retention.total_seconds()
+        oldest = time.time() - retention  # noqa: TID251 - compared with files
+        for path in self._settings.root.glob(OF_WORKERS):
             with suppress(OSError):
                 if path != self._path and path.stat().st_mtime < oldest:
                     path.unlink()
@@ -133,27 +143,10 @@ class RotatedLogFile(logging.FileHandler):
         return self._path.with_name(f"{self._path.stem}.{number}{SUFFIX}")
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerLogSettings:
-    """Which file, how large, how long, and what must never be in it."""
-
-    file: Path
-    root: Path
-    bytes_max: int
-    retention: timedelta
-    secrets: Secrets = NO_SECRETS
-
-
 @contextmanager
 def worker_log(settings: WorkerLogSettings) -> Generator[None]:
     """Send every log line of this process there, for the block."""
-    file = RotatedLogFile(
-        settings.file,
-        bytes_max=settings.bytes_max,
-        retention=settings.retention,
-        root=settings.root,
-    )
-    secrets = settings.secrets
+    file, secrets = RotatedLogFile(settings), settings.secrets
     file.setFormatter(JsonLines(secrets))
     screen = logging.StreamHandler(sys.stderr)
     if sys.stderr.isatty():

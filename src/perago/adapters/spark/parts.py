@@ -118,7 +118,10 @@ class PartWork:
         with asyncio.Runner() as runner:
             for batch in batched(rows, FETCHED_AT_ONCE):
                 orders = [
-                    FetchOrder(_entry(source.prefix, row), f"{own}/{number}")
+                    FetchOrder(
+                        ObjectEntry(object_path(source.prefix, row.path), row.checksum, row.size),
+                        f"{own}/{number}",
+                    )
                     for number, row in enumerate(batch)
                 ]
                 fetched = runner.run(
@@ -300,10 +303,6 @@ def _refuse_folder(repository: str, relative: str, above: list[str]) -> None:
         if relative.startswith(f"{file}/"):
             raise name_clash(repository, file, relative)
     above.append(relative)
-
-
-def _entry(prefix: str, row: ListedObject) -> ObjectEntry:
-    return ObjectEntry(object_path(prefix, row.path), row.checksum, row.size)
 
 
 def _placed(outer: str, made: set[str], row: ListedObject, one: Fetched) -> PlacedFile:

@@ -121,8 +121,10 @@ class WrittenPlan:
     def shares(self, *, writes_max: int, deletes_max: int) -> list[PlanShare]:
         """All of it in shares of at most so many rows."""
         return [
-            *self._shares(are_deletes=False, amount=writes_max),
-            *self._shares(are_deletes=True, amount=deletes_max),
+            PlanShare(part.name, are_deletes, start, amount)
+            for are_deletes, amount in ((False, writes_max), (True, deletes_max))
+            for part in self.parts
+            for start in range(0, part.deletes if are_deletes else part.writes, amount)
         ]
 
     def ranges(self, prefix: str) -> list[PlanRange]:
@@ -134,11 +136,6 @@ class WrittenPlan:
             PlanRange(name, KeyRange(*keys))
             for name, keys in zip(names or [None], ends, strict=True)
         ]
-
-    def _shares(self, *, are_deletes: bool, amount: int) -> Iterator[PlanShare]:
-        for part in self.parts:
-            for start in range(0, part.deletes if are_deletes else part.writes, amount):
-                yield PlanShare(part.name, are_deletes, start, amount)
 
 
 class FoundChanges(NamedTuple):

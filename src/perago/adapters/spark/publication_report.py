@@ -178,7 +178,7 @@ def report_publications(
     under `lineage`, by relocation under `head-parent`, which leaves the staged commit itself.
     """
     session = process_session(configuration, needs_s3a=False)
-    history = asyncio.run(_history(open_lakefs, source))
+    history = asyncio.run(history_of(open_lakefs, source))
     rows = [row for record in history if (row := publication_row(record)) is not None]
     if not rows:
         return ReportedPublications((), len(history))
@@ -198,18 +198,14 @@ def _counted(table: Any) -> tuple[tuple[str, str, str, int, int, int, int], ...]
     return tuple(sorted(tuple(row) for row in grouped.collect()))
 
 
-async def _history(open_lakefs: OpenLakeFS, source: WorkspaceSource) -> tuple[CommitRecord, ...]:
+async def history_of(open_lakefs: OpenLakeFS, source: WorkspaceSource) -> tuple[CommitRecord, ...]:
     """First parents down to the root."""
     lakefs = open_lakefs()
     try:
-        head = await lakefs.commits.read(source.repository, source.commit)
-        if not head.parents:
-            return (head,)
-        # A goal above the start is never met, so that the walk runs to the root.
         walk = await lakefs.commits.first_parents(
-            source.repository, head.parents[0], head.commit, commits_max=HISTORY_COMMITS_MAX
+            source.repository, source.commit, None, commits_max=HISTORY_COMMITS_MAX
         )
-        return (head, *walk.commits)
+        return walk.commits
     finally:
         await lakefs.close()
 
@@ -222,7 +218,7 @@ def publication_row(record: CommitRecord) -> tuple[object, ...] | None:
     workflow, _, rest = metadata.get(LOGICAL_TASK_KEY, "").partition("/")
     return (
         record.commit,
-        _day(record.created_at),
+        datetime.fromtimestamp(record.created_at, UTC).date().isoformat(),
         rest.rpartition("/")[0],
         workflow,
         metadata.get(POLICY, ""),
@@ -260,7 +256,3 @@ async def was_adopted(
     except ServiceError:
         return False  # garbage collection took the staged commit
     return record.metadata.get(EXECUTION_ID, execution) != execution
-
-
-def _day(seconds: int) -> str:
-    return datetime.fromtimestamp(seconds, UTC).date().isoformat()

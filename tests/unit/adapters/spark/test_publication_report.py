@@ -5,9 +5,10 @@ from pathlib import Path
 import pytest
 from tests.unit.app.attempt.fault_world import FaultWorld, assert_accepted
 
-from perago.adapters.memory.installations import lakefs_installation
+from perago.adapters.memory.installations import RepositoryBuilder, lakefs_installation
+from perago.adapters.memory.lakefs import MemoryLakeFS
 from perago.adapters.memory.system import WorkerHandle
-from perago.adapters.spark.publication_report import publication_row, was_adopted
+from perago.adapters.spark.publication_report import history_of, publication_row, was_adopted
 from perago.domain.lakefs import CommitId
 from perago.domain.policy import PolicySetting
 from perago.ports.workspace import WorkspaceSource
@@ -69,3 +70,14 @@ async def test_a_decision_that_a_retry_published_is_an_adoption(tmp_path: Path) 
         installation = lakefs_installation(played.lakefs, WorkerHandle())
         target = WorkspaceSource(played.repository.id, CommitId("main"), "/")
         assert await was_adopted(installation, target, row) is adopted
+
+
+@pytest.mark.parametrize("commits", [0, 3])
+async def test_a_history_goes_down_to_the_first_commit(commits: int) -> None:
+    repository = RepositoryBuilder(MemoryLakeFS(), "songs")
+    for number in range(commits):
+        repository.commit({"a": str(number).encode()})
+    source = WorkspaceSource(repository.id, repository.head().commit, "/")
+    found = await history_of(lambda: lakefs_installation(repository.lakefs, WorkerHandle()), source)
+    assert [*found] == repository.history()
+    assert len(found) == commits + 1
