@@ -27,6 +27,7 @@ from perago.domain.names import (
     STAGING_BRANCH_PREFIX,
 )
 from perago.domain.paths import ACTIONS_PREFIX
+from perago.ports.errors import BrokenActionsError, RequestRefusedError
 
 # The server's own patterns, so that a file is refused here if and only if it is refused there.
 _NAME = re.compile(r"\w[\w\-. ]+", re.ASCII)
@@ -99,41 +100,28 @@ class HookEvent:
     parents: tuple[CommitId, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class HookRefused:
-    """A hook ran and raised: 412."""
+def run_hooks(event: HookEvent, tree: Tree, *, run_id: int) -> None:
+    """Run every hook of the tree that the event matches, or raise.
 
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class HooksBroken:
-    """The action files could not be loaded: 500 or 404."""
-
-    text: str
-
-
-HookRefusal: TypeAlias = HookRefused | HooksBroken
-
-
-def run_hooks(event: HookEvent, tree: Tree, *, run_id: int) -> HookRefusal | None:
-    """Run every hook of the tree that the event matches; None when nothing objects."""
+    BrokenActionsError where the action files cannot be loaded (the server answers 500 or 404),
+    RequestRefusedError where a hook raised (412).
+    """
     aborted = f"{event.name} hook aborted, run id '{run_id:020d}'"
     try:
         actions = [
             action for action in load_actions(tree) if action.matches(event.name, event.branch)
         ]
     except ActionFileError as problem:
-        return HooksBroken(f"{aborted}: 1 error occurred:\n\t* {problem}\n\n")
+        text = f"{aborted}: 1 error occurred:\n\t* {problem}\n\n"
+        raise BrokenActionsError(text) from problem
     failures = [
         failure
         for number, action in enumerate(actions)
         if (failure := _run_action(number, action, event, tree, run_id)) is not None
     ]
-    if not failures:
-        return None
-    listed = "".join(f"\t* {failure}\n" for failure in failures)
-    return HookRefused(f"{aborted}: {len(failures)} error occurred:\n{listed}\n")
+    if failures:
+        listed = "".join(f"\t* {failure}\n" for failure in failures)
+        raise RequestRefusedError(f"{aborted}: {len(failures)} error occurred:\n{listed}\n")
 
 
 def _run_action(

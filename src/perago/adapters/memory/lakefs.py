@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from perago.adapters.memory.hooks import HookEvent, HookRefusal, HookRefused, HooksBroken, run_hooks
+from perago.adapters.memory.hooks import HookEvent, run_hooks
 from perago.adapters.memory.object_tree import (
     ConflictingPaths,
     StoredObject,
@@ -118,20 +118,12 @@ class MemoryLakeFS:
         kept = self._contents.setdefault(stored.checksum, content)
         return stored if kept is content else replace(stored, held=kept)
 
-    def run_hooks(self, event: HookEvent, tree: Tree) -> HookRefusal | None:
+    def run_hooks(self, event: HookEvent, tree: Tree) -> None:
         """Run the hooks of a tree, unless actions are switched off in the server."""
         if not self.actions_enabled:
-            return None
+            return
         self._runs += 1
-        return run_hooks(event, tree, run_id=self._runs)
-
-    def _require_hooks_pass(self, event: HookEvent, tree: Tree) -> None:
-        """Run the hooks of a tree; their refusal is an error."""
-        refusal = self.run_hooks(event, tree)
-        if isinstance(refusal, HookRefused):
-            raise errors.RequestRefusedError(refusal.text)
-        if refusal is not None:
-            raise errors.BrokenActionsError(refusal.text)
+        run_hooks(event, tree, run_id=self._runs)
 
     def create_branch(
         self, repository: RepositoryId, branch: BranchName, source: str, *, hidden: bool = False
@@ -154,7 +146,7 @@ class MemoryLakeFS:
         event = HookEvent(
             "pre-create-branch", repository, branch=branch, source_ref=source, commit=commit.id
         )
-        self._require_hooks_pass(event, state.tree_of(source))
+        self.run_hooks(event, state.tree_of(source))
         state.branches[branch] = BranchState(commit, hidden=hidden)
 
     def delete_branch(self, repository: RepositoryId, branch: BranchName) -> None:
@@ -167,7 +159,7 @@ class MemoryLakeFS:
             return
         head = state.branches[branch].head
         event = HookEvent("pre-delete-branch", repository, branch=branch, source_ref=head.id)
-        self._require_hooks_pass(event, head.tree)
+        self.run_hooks(event, head.tree)
         del state.branches[branch]
 
     def relocate_branch(
@@ -202,7 +194,7 @@ class MemoryLakeFS:
         state.require_writable()
         if tag in state.tags:
             raise errors.TagExistsError(f"repository {repository} has a tag {tag} already")
-        self._require_tag_hooks_pass("pre-create-tag", repository, tag, found)
+        self._run_tag_hooks("pre-create-tag", repository, tag, found)
         state.tags[tag] = found.id
 
     def delete_tag(self, repository: RepositoryId, tag: TagName) -> None:
@@ -211,14 +203,14 @@ class MemoryLakeFS:
         state.require_writable()
         if tag in state.tags:
             commit = state.graph[state.tags[tag]]
-            self._require_tag_hooks_pass("pre-delete-tag", repository, tag, commit)
+            self._run_tag_hooks("pre-delete-tag", repository, tag, commit)
             del state.tags[tag]
 
-    def _require_tag_hooks_pass(
+    def _run_tag_hooks(
         self, name: str, repository: RepositoryId, tag: TagName, commit: Commit
     ) -> None:
         event = HookEvent(name, repository, tag=tag, source_ref=commit.id, commit=commit.id)
-        self._require_hooks_pass(event, commit.tree)
+        self.run_hooks(event, commit.tree)
 
     def merge(
         self, request: MergeRequest, strategy: Strategy = Strategy.NONE
@@ -266,8 +258,11 @@ class MemoryLakeFS:
             metadata={**request.metadata, STRATEGY_KEY: strategy.value},
             created_at=self.now(),
         )
-        refusal = self.run_hooks(_merge_event(request, source, commit), source.tree)
-        return commit if refusal is None else _refused_merge(where, refusal)
+        try:
+            self.run_hooks(_merge_event(request, source, commit), source.tree)
+        except (errors.BrokenActionsError, errors.RequestRefusedError) as refusal:
+            return _refused_merge(where, refusal)
+        return commit
 
     def commit(self, request: CommitRequest, *, unchecked: bool = False) -> CommitId:
         """Commit on a branch; `unchecked` skips the hooks, as a stale cache of the server does."""
@@ -286,7 +281,7 @@ class MemoryLakeFS:
             parents=(branch.head.id,),
         )
         if not unchecked:
-            self._require_hooks_pass(event, branch.tree)
+            self.run_hooks(event, branch.tree)
         if request.source_metarange is not None and branch.is_dirty:
             raise errors.DirtyBranchError(
                 f"{request.branch} of {request.repository} has uncommitted objects; expected none, "
@@ -295,7 +290,7 @@ class MemoryLakeFS:
         readers_tree = branch.tree
         branch.seal()
         if not unchecked:
-            self._require_hooks_pass(replace(event, name="pre-commit"), readers_tree)
+            self.run_hooks(replace(event, name="pre-commit"), readers_tree)
         commit = state.graph.add(
             _tree_to_commit(state, branch, request),
             parents=(branch.head.id,),
@@ -365,12 +360,11 @@ def _merge_event(request: MergeRequest, source: Commit, commit: Commit) -> HookE
     )
 
 
-def _refused_merge(where: str, refusal: HookRefusal) -> outcome.MergeAnswer:
-    text = f"{where}: {refusal.text}"
-    if isinstance(refusal, HooksBroken):
+def _refused_merge(where: str, refusal: errors.ServiceError) -> outcome.MergeAnswer:
+    text = f"{where}: {refusal}"
+    if isinstance(refusal, errors.BrokenActionsError):
         return outcome.BrokenActions(text)
-    moved = HEAD_MOVED_TEXT in refusal.text
-    return outcome.HeadMoved(text) if moved else outcome.RefusedByHook(text)
+    return outcome.HeadMoved(text) if HEAD_MOVED_TEXT in text else outcome.RefusedByHook(text)
 
 
 def _tree_to_commit(state: RepositoryState, branch: BranchState, request: CommitRequest) -> Tree:
