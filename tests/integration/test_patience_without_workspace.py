@@ -13,7 +13,7 @@ from tests.integration.outage_proxy import OutageProxy, outage_proxy
 from tests.integration.outages import written
 from tests.integration.worker_scene import RunningWorker, TaskModule, WorkerScene
 
-from perago.app.runs.built_in import BUILT_IN
+from perago.app.runs.finish import BUILT_IN
 from perago.domain.attempt import WorkflowStatus
 from perago.ports.conductor import WorkflowRecord
 from perago.testing.contract.conductor_under_test import simple, workflow_of

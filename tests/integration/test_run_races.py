@@ -17,8 +17,7 @@ from perago.adapters.system import AsyncioConcurrency, SystemClock, SystemIdenti
 from perago.app.attempt.context import AttemptSettings
 from perago.app.authoring.task_declaration import task, task_of
 from perago.app.authoring.workspace_spec import WorkspaceSpec
-from perago.app.runs.built_in import BUILT_IN
-from perago.app.runs.finish import FinishResult
+from perago.app.runs.finish import BUILT_IN, FinishResult
 from perago.domain.attempt import AttemptStatus, WorkflowStatus
 from perago.domain.commit_metadata import RUN, RUN_TASKS
 from perago.domain.fence import FENCE_FILE

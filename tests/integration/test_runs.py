@@ -18,7 +18,7 @@ from tests.run_cases import (
 from perago.adapters.system import SystemClock
 from perago.app.authoring.task_definition import build_taskdef
 from perago.app.inspection.attempts import InspectionTools, Question, gather
-from perago.app.runs.built_in import BUILT_IN
+from perago.app.runs.finish import BUILT_IN
 from perago.domain.attempt import WorkflowStatus
 from perago.domain.commit_metadata import RUN, RUN_TASKS
 from perago.domain.lakefs import CommitId

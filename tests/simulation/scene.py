@@ -21,8 +21,7 @@ from perago.adapters.memory.installations import (
 from perago.adapters.memory.lakefs import MemoryLakeFS
 from perago.app.authoring.task_definition import TaskDefinition
 from perago.app.runs.begin import BEGIN_TASK
-from perago.app.runs.built_in import BUILT_IN
-from perago.app.runs.finish import FINISH_TASK
+from perago.app.runs.finish import BUILT_IN, FINISH_TASK
 from perago.app.runs.join import JOIN_TASK
 from perago.domain.attempt import WorkflowStatus
 from perago.domain.fence import SHIPPED_FENCE_FILES

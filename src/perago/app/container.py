@@ -3,27 +3,39 @@
 Adapters are chosen by the scheme of an address: `memory:`, `http:` and `https:` are ours, any
 other scheme is looked up in the entry point group `perago.adapters`. Those with libraries of their
 own are imported when they are asked for, so that a command pays only for what it uses. Every
-provider can be overridden.
+provider can be overridden. What only a worker has is opened at the end of this file: its log, its
+lock, its probes, and where its telemetry goes.
 """
 
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from dataclasses import asdict
 from importlib.metadata import entry_points
-from typing import Any, TypeVar, cast
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 from urllib.parse import urlsplit
 
 from dependency_injector import containers, providers
 
+from perago.adapters import system
 from perago.adapters.filesystem.attempt_directory import LocalAttemptDirectories
+from perago.adapters.filesystem.locks import RootLock
 from perago.adapters.observability.progress import ProgressLog
-from perago.adapters.system import AsyncioConcurrency, SystemClock, SystemIdentities
 from perago.app.attempt.context import AttemptPorts, KnownRepositories, LakeFS
 from perago.app.attempt.reset_task import ResetTools
 from perago.app.connections import ConductorConnection, Connections, LakeFSConnection
 from perago.app.fence.trust import FenceTools, FenceTrust
+from perago.app.settings.settings import Settings
 from perago.domain.errors import RuntimeConfigError
+from perago.domain.text import Secrets
 from perago.ports.installations import ConductorInstallation, LakeFSInstallation
 from perago.ports.system import Clock, Concurrency
 from perago.ports.task_body import TaskBody
+from perago.ports.telemetry import DataEvents, Telemetry
 from perago.ports.workspace import DirectoryUploads, Progress, SparkGateway, WorkspacePipeline
+
+if TYPE_CHECKING:
+    from perago.app.telemetry.exports import ExportedSignals
 
 ADAPTERS_GROUP = "perago.adapters"
 OWN_SCHEMES = frozenset({"memory", "http", "https"})
@@ -139,9 +151,9 @@ class Container(containers.DeclarativeContainer):
 
     connections = providers.Dependency(instance_of=Connections)
 
-    clock = providers.Singleton(SystemClock)
-    identities = providers.Singleton(SystemIdentities)
-    concurrency = providers.Singleton(AsyncioConcurrency)
+    clock = providers.Singleton(system.SystemClock)
+    identities = providers.Singleton(system.SystemIdentities)
+    concurrency = providers.Singleton(system.AsyncioConcurrency)
     progress = providers.Singleton(ProgressLog)
     directories = providers.Singleton(
         LocalAttemptDirectories, connections.provided.workspace_root, clock, concurrency
@@ -195,3 +207,56 @@ class Container(containers.DeclarativeContainer):
         progress=progress,
         spark_gateway=providers.Callable(spark_gateway, connections),
     )
+
+
+notify_service = system.notify_service
+open_root_lock = RootLock
+
+
+def open_worker_log(
+    settings: Settings, file: Path, secrets: Collection[str]
+) -> AbstractContextManager[None]:
+    """Send the log of this process to its file, for a block."""
+    from perago.adapters.observability import json_lines  # noqa: PLC0415 - lazy
+
+    return json_lines.worker_log(
+        json_lines.WorkerLogSettings(
+            file=file,
+            root=settings.log_root,
+            bytes_max=settings.log_file_max_size,
+            retention=settings.log_retention,
+            secrets=Secrets.of(secrets),
+        )
+    )
+
+
+def open_probe_server(
+    host: str,
+    port: int,
+    probes: Mapping[str, Callable[[], bool]],
+    metrics: Callable[[], str],
+    notes: Callable[[], Sequence[str]],
+) -> AbstractAsyncContextManager[int]:
+    """Answer probes and metrics, for a block; `notes` are lines below the answer of a probe."""
+    from perago.adapters.observability import probe_server as server  # noqa: PLC0415 - lazy
+
+    return server.probe_server(host, port, server.ProbeAnswers(probes, metrics, notes))
+
+
+def open_telemetry(signals: "ExportedSignals", service: Mapping[str, str]) -> Telemetry:
+    """Send spans and samples to a collector; ImportError without the extra `otel`."""
+    from perago.adapters.observability import otlp  # noqa: PLC0415 - lazy
+    from perago.app.telemetry.metrics import BUCKETS, BYTE_BUCKETS  # noqa: PLC0415 - lazy
+
+    return otlp.open_otlp(
+        otlp.OtlpSettings(
+            service=service, seconds_bounds=BUCKETS, bytes_bounds=BYTE_BUCKETS, **asdict(signals)
+        )
+    )
+
+
+def open_data_events() -> DataEvents:
+    """Tell a catalogue which data attempts use; ImportError without the extra `openlineage`."""
+    from perago.adapters.observability import open_lineage  # noqa: PLC0415 - lazy
+
+    return open_lineage.open_data_events()

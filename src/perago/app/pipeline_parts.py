@@ -1,7 +1,8 @@
-"""The part of the composition root that knows how object bytes travel.
+"""The part of the composition root that knows how object bytes travel, and what Spark does.
 
 Builds the pipeline, says which route is in force, and shows how far a transfer has come. Only the
-question for the route asks a service.
+question for the route asks a service. For Spark it opens the workspaces of task functions, and
+starts jobs over commits; pyspark is imported by the first session.
 """
 
 import asyncio
@@ -11,25 +12,43 @@ from contextlib import AbstractContextManager, closing
 from dataclasses import replace
 from functools import lru_cache, partial
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from perago.adapters.workspace.pipeline import LocalCache, LocalWorkspacePipeline, TransferListener
-from perago.app.connections import ConductorConnection, Connections, LakeFSConnection
+from perago.app.authoring.current_attempt import CurrentAttempt
+from perago.app.connections import (
+    ConductorConnection,
+    Connections,
+    LakeFSConnection,
+    connections_of,
+)
+from perago.app.settings.settings import Settings, load_settings
 from perago.domain.errors import RuntimeConfigError
+from perago.domain.lakefs import CommitId, RepositoryId
 from perago.ports.errors import ServiceError
 from perago.ports.installations import LakeFSInstallation
 from perago.ports.system import Concurrency
-from perago.ports.workspace import Progress, WorkspacePipeline
+from perago.ports.workspace import (
+    Progress,
+    SparkGateway,
+    SparkRoots,
+    SparkWorkspace,
+    WorkspacePipeline,
+    WorkspaceSource,
+)
 
 if TYPE_CHECKING:
     from perago.adapters.http import HttpTerms
     from perago.adapters.lakefs.configuration import LakeFSConfiguration
     from perago.adapters.spark.parts import PartWork
+    from perago.adapters.spark.publication_report import ReportedPublications, Verified
+    from perago.adapters.spark.session import SparkConfiguration
 
 _QUESTION_SECONDS = 3.0  # a person waits at a terminal, and an answer is not needed
 CACHE_DIRECTORY = ".perago-cache"
 STATE_DIRECTORY = ".perago-pipeline"
-OpenLakeFS = Callable[[LakeFSConnection], LakeFSInstallation]
+OpenLakeFS = Callable[[LakeFSConnection | None], LakeFSInstallation]
 """The container's own; its name travels to executors, so that they open what it opens."""
 
 
@@ -117,14 +136,13 @@ def open_pipeline(
             return local
         text = "PERAGO_PIPELINE=spark needs a lakeFS that executors reach over http or https"
         raise RuntimeConfigError(text, code="PRG-C002")
-    from perago.adapters.spark.session import SparkConfiguration  # noqa: PLC0415 - lazy
     from perago.adapters.spark.workspace_pipeline import (  # noqa: PLC0415 - lazy
         SizedPipeline,
         SparkWorkspacePipeline,
     )
 
     spark = SparkWorkspacePipeline(
-        SparkConfiguration(master=connections.spark_master, options=connections.spark_options),
+        _spark_configuration(connections),
         lakefs.objects,
         partial(open_part_work, open_lakefs, connection),
         concurrency,
@@ -165,3 +183,83 @@ def open_part_work(open_lakefs: OpenLakeFS, connection: LakeFSConnection) -> "Pa
     work = PartWork(open_lakefs(connection), AsyncioConcurrency())
     gc.freeze()  # Spark's Python collects after every task, and what is imported stays
     return work
+
+
+def open_spark_workspace(
+    roots: SparkRoots, attempt: CurrentAttempt
+) -> AbstractContextManager[SparkWorkspace]:
+    """Open a workspace in this process's Spark session, for the time of a body."""
+    from perago.adapters.spark.session import SparkConfiguration  # noqa: PLC0415 - lazy
+    from perago.adapters.spark.workspace import SparkCall, open_workspace  # noqa: PLC0415 - lazy
+
+    # Not through the connections: an executor has no keys, and may not read their files.
+    settings = load_settings()
+    configuration = SparkConfiguration(master=settings.spark_master, options=settings.spark_conf)
+    call = SparkCall(
+        execution_id=attempt.execution_id,
+        description=f"{attempt.task_name} {attempt.workflow_id} {attempt.task_id}",
+        cancelled=attempt.cancel.is_set,
+        report=attempt.report,
+    )
+    return open_workspace(configuration, roots, call)
+
+
+def _spark_configuration(connections: Connections) -> "SparkConfiguration":
+    """What the operator says about Spark."""
+    from perago.adapters.spark.session import SparkConfiguration  # noqa: PLC0415 - lazy
+
+    return SparkConfiguration(master=connections.spark_master, options=connections.spark_options)
+
+
+def fetch_spark_jars(ivy_settings: Path | None) -> list[Path]:
+    """Fetch what is missing; offline once it is there."""
+    from perago.adapters.spark import jars  # noqa: PLC0415 - lazy
+
+    return jars.fetch_jars(settings=ivy_settings)
+
+
+def installed_spark(settings: Settings, gateway: SparkGateway | None) -> tuple[str, str]:
+    """The version of pyspark, and a line of all versions; raises for what does not fit together."""
+    from perago.adapters.spark import jars  # noqa: PLC0415 - lazy
+
+    jars.require_pyspark()
+    facts = jars.read_facts()
+    names = {path.name for path in jars.found_jars()} | jars.named_jars(settings.spark_conf)
+    jars.check_versions(facts, names, needs_s3a=gateway is not None)
+    return facts.pyspark, f"pyspark {facts.pyspark}, Hadoop {facts.hadoop}, Java {facts.java}"
+
+
+def require_spark() -> None:
+    """Refuse to go on without pyspark; asked before a server is, because it is known at once."""
+    from perago.adapters.spark import jars  # noqa: PLC0415 - lazy
+
+    jars.require_pyspark()
+
+
+def verify(
+    settings: Settings,
+    open_lakefs: OpenLakeFS,
+    repository: RepositoryId,
+    commit: CommitId,
+    prefix: str,
+    report: str,
+) -> "Verified":
+    """Read every object of a commit on the executors."""
+    from perago.adapters.spark import publication_report as reports  # noqa: PLC0415 - lazy
+
+    connections = connections_of(settings)
+    source = WorkspaceSource(repository, commit, prefix.strip("/") or "/")
+    opener = partial(open_lakefs, connections.lakefs)
+    return reports.verify_objects(_spark_configuration(connections), opener, source, report)
+
+
+def publications(
+    settings: Settings, open_lakefs: OpenLakeFS, repository: RepositoryId, commit: CommitId
+) -> "ReportedPublications":
+    """Count the publications in the history of a branch."""
+    from perago.adapters.spark import publication_report as reports  # noqa: PLC0415 - lazy
+
+    connections = connections_of(settings)
+    source = WorkspaceSource(repository, commit, "/")
+    opener = partial(open_lakefs, connections.lakefs)
+    return reports.report_publications(_spark_configuration(connections), opener, source)

@@ -1,20 +1,30 @@
 """Runs one worker from `perago start` to its end, and says how the process should end.
 
-Takes lock, log and probes around it; the parts come from `worker_assembly`.
+`check_conductor` and `check_services` are asked before, in the order and words of 0.6.1. The worker
+has lock, log and probes around it; its parts come from `worker_assembly`.
 """
 
 import asyncio
 import gc
 import logging
 import signal
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
 
 from perago._version import __version__
+from perago.app.authoring.task_definition import TaskDefinition
 from perago.app.connections import connections_of
-from perago.app.container import Container
+from perago.app.container import (
+    Container,
+    notify_service,
+    open_data_events,
+    open_probe_server,
+    open_root_lock,
+    open_telemetry,
+    open_worker_log,
+)
 from perago.app.gc.local_pass import WorkerNames
-from perago.app.settings.runtime_config import worker_id_prefix_of
+from perago.app.settings.runtime_config import metrics_config, worker_id_prefix_of
 from perago.app.settings.settings import Settings
 from perago.app.telemetry.exports import Collectors, ExportedSignals, wants_data_events
 from perago.app.telemetry.listeners import write
@@ -23,20 +33,42 @@ from perago.app.worker.executor_user import executor_user_of, prepare_executor_u
 from perago.app.worker.processes import close_memory_to_others, give_no_rights_to_others
 from perago.app.worker.worker import Worker, WorkerEnd, WorkerPhase
 from perago.app.worker_assembly import Assembled, StartOrder, assemble
-from perago.app.worker_container import (
-    notify_service,
-    open_data_events,
-    open_probe_server,
-    open_root_lock,
-    open_telemetry,
-    open_worker_log,
-)
 from perago.app.worker_description import worker_incarnation, worker_log_file
+from perago.domain.errors import RuntimeConfigError
 from perago.ports.errors import ServiceError
 
 LOGGER = logging.getLogger("perago.worker")
 BROKEN_EXIT = 70  # EX_SOFTWARE of sysexits.h
 SIGNAL_EXIT = 128  # a shell reports a process that died of signal N as 128 + N
+
+
+def check_conductor(settings: Settings) -> None:
+    """Refuse to start without a Conductor; asked before any module is imported."""
+    if settings.conductor_address is None:
+        raise RuntimeConfigError(
+            "CONDUCTOR_SERVER_URL is required for perago start;"
+            " set PERAGO_CONDUCTOR, its name in Perago",
+            code="PRG-C011",
+        )
+
+
+def check_services(settings: Settings, tasks: Sequence[TaskDefinition]) -> None:
+    """Refuse to start without what the tasks declare that they use."""
+    if settings.lakefs_address is None and any(task.has_workspace for task in tasks):
+        raise RuntimeConfigError("LakeFS config is required for workspace tasks", code="PRG-C010")
+    specs = [task.metrics for task in tasks if task.metrics is not None]
+    metrics = metrics_config(settings)
+    if specs and metrics is None:
+        raise RuntimeConfigError(
+            "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT is required for metrics-enabled tasks",
+            code="PRG-C009",
+        )
+    counts_slots = any(spec.worker_capacity for spec in specs)
+    if counts_slots and metrics is not None and metrics.instance_id is None:
+        raise RuntimeConfigError(
+            "PERAGO_INSTANCE_ID is required when worker_capacity metrics are enabled",
+            code="PRG-C009",
+        )
 
 
 def start_worker(order: StartOrder) -> int:

@@ -1,4 +1,9 @@
-"""Makes the parts of a worker (`assemble`), with the readers of its events and its upkeep."""
+"""Makes the parts of a worker (`assemble`), with the readers of its events and its upkeep.
+
+A start waits for a Conductor that is away, as an attempt does. `StartWait` says so in the log, in a
+metric and to the probes: whoever looks finds a worker that lives, is not ready, and names what it
+waits for.
+"""
 
 import asyncio
 import logging
@@ -6,17 +11,22 @@ import os
 import shutil
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import cast, final
 
 from perago.app.attempt.context import AttemptPorts, AttemptSettings
-from perago.app.attempt.patience import Patience
-from perago.app.authoring.task_definition import TaskDefinition
-from perago.app.container import Container
+from perago.app.attempt.patience import CONDUCTOR, NoStopOrder, Patience, PatienceTerms
+from perago.app.authoring.task_definition import (
+    TaskDefDifference,
+    TaskDefinition,
+    build_taskdef,
+    taskdef_differences,
+)
+from perago.app.container import Container, notify_service
 from perago.app.gc.judging import GcTools, retention_times
 from perago.app.gc.local_pass import LostRows, WorkerNames, sweep_directories
 from perago.app.gc.remote_pass import RemotePass
-from perago.app.runs.built_in import served_tasks
+from perago.app.runs.finish import served_tasks
 from perago.app.settings.settings import Settings
-from perago.app.start_checks import StartWait, check_service, patience_of_start
 from perago.app.telemetry.exports import AttemptDataEvents, AttemptSpans, Collectors
 from perago.app.telemetry.listeners import (
     AttemptListener,
@@ -27,7 +37,13 @@ from perago.app.telemetry.listeners import (
     warn_of_service,
     write,
 )
-from perago.app.telemetry.metrics import BUSY_SLOTS, AttemptMetrics, BodyTelemetry, Metrics
+from perago.app.telemetry.metrics import (
+    BUSY_SLOTS,
+    SERVICE_WAIT,
+    AttemptMetrics,
+    BodyTelemetry,
+    Metrics,
+)
 from perago.app.worker.bodies import Bodies, UploadingBody
 from perago.app.worker.executor import ExecutorProgram, executor_environment
 from perago.app.worker.executor_user import HandedOverBody, executor_python_of, executor_user_of
@@ -36,14 +52,18 @@ from perago.app.worker.process_body import ProcessBody
 from perago.app.worker.processes import Orphans, end_left_programs
 from perago.app.worker.thread_body import ThreadBody
 from perago.app.worker.worker import Job, WorkerParts
-from perago.app.worker_container import notify_service
 from perago.app.worker_description import code_version_of, domain_of
 from perago.domain.attempt import FenceWidth
+from perago.domain.errors import RuntimeConfigError
 from perago.domain.lakefs import RepositoryId
 from perago.domain.policy import PolicySetting
 from perago.domain.text import Secrets
+from perago.ports.conductor import TaskDefinitions
+from perago.ports.errors import ServiceError, WrongServerError
+from perago.ports.installations import ConductorInstallation
 from perago.ports.system import Clock
 from perago.ports.task_body import TaskBody
+from perago.ports.workspace import Phase, Progress
 
 LOGGER = logging.getLogger("perago.worker")
 FAILURES_LOGGED_MAX = 20  # a screen of an operator; what failed is met again by the next pass
@@ -71,7 +91,7 @@ class Assembled:
     upkeep: "Upkeep"
     metrics: Metrics
     waiting: WaitingAttempts
-    start: StartWait
+    start: "StartWait"
 
     def notes(self) -> list[str]:
         """What is waited for, below the answers of the probes."""
@@ -254,6 +274,113 @@ def _attempt_settings(order: StartOrder, worker_id: str, secrets: Secrets) -> At
         secrets=secrets,
         # Masked: a key that was put into the variable by mistake must not stay in commits for ever.
         code_version=secrets.masked(settings.code_version or code_version_of(order.tasks) or ""),
+    )
+
+
+async def check_service(
+    conductor: ConductorInstallation,
+    tasks: Sequence[TaskDefinition],
+    *,
+    strict: bool,
+    patience: Patience,
+) -> None:
+    """Refuse to start unless the server is a Conductor and knows the tasks.
+
+    One that is away is waited for. Every refusal is final. How TaskDefs differ is logged.
+    """
+
+    async def ask() -> dict[str, list[TaskDefDifference]]:
+        try:
+            await conductor.queue.check()
+            return await check_registered(conductor.definitions, tasks, strict=strict)
+        except WrongServerError as error:  # it would be the same server a minute later
+            raise _not_validated(error) from error
+
+    try:
+        different = await patience.until_done(CONDUCTOR, "the start of the worker", ask)
+    except RuntimeConfigError:
+        raise
+    except Exception as error:
+        raise _not_validated(error) from error
+    for name, differences in different.items():
+        facts = {"task_name": name, "differences": [str(each) for each in differences]}
+        write(LOGGER, logging.WARNING, "registered TaskDef differs from the code", facts)
+
+
+def _not_validated(error: Exception) -> RuntimeConfigError:
+    code = error.code if isinstance(error, ServiceError) else "PRG-T019"
+    return RuntimeConfigError(f"failed to validate Conductor TaskDef: {error}", code=code)
+
+
+async def check_registered(
+    definitions: TaskDefinitions, tasks: Sequence[TaskDefinition], *, strict: bool
+) -> dict[str, list[TaskDefDifference]]:
+    """Return how registered TaskDefs differ, by task; a missing one is refused.
+
+    With `strict` a different one is refused as well.
+    """
+    found: dict[str, list[TaskDefDifference]] = {}
+    for task in tasks:
+        registered = await definitions.read(task.name)
+        if registered is None:
+            raise RuntimeConfigError(
+                f"Conductor TaskDef '{task.name}' is not registered;"
+                " run perago extract and register it before start",
+                code="PRG-T019",
+            )
+        differences = taskdef_differences(registered, build_taskdef(task))
+        if differences and strict:
+            listed = "; ".join(map(str, differences))
+            raise RuntimeConfigError(
+                f"Conductor TaskDef '{task.name}' differs from the code: {listed}",
+                code="PRG-T019",
+            )
+        if differences:
+            found[task.name] = differences
+    return found
+
+
+@final
+class StartWait(Progress):
+    """Hears what one start waits for."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+        self._service = ""
+        self.has_waited = False
+
+    def lines(self) -> list[str]:
+        """A line of `/readyz` while it waits."""
+        return [f"the start of this worker waits for {self._service}"] if self._service else []
+
+    def phase(self, phase: Phase, facts: Mapping[str, object]) -> None:
+        """A wait that lasts, or its end."""
+        service = str(facts["service"])
+        if phase is Phase.WAITING:
+            self._service, self.has_waited = service, True
+            write(LOGGER, logging.WARNING, "worker waiting", facts)
+            return
+        self._service = ""
+        # No task waits here, and Prometheus reads an empty label as none.
+        labels = {"task_name": "", "service": service}
+        self._metrics.observe(SERVICE_WAIT, labels, cast("float", facts["waited_seconds"]))
+        write(LOGGER, logging.INFO, "worker waited", facts)
+
+
+def patience_of_start(ports: AttemptPorts, seconds_max: float, heard: StartWait) -> Patience:
+    """One patience for all that a start asks; a signal cancels the start and so its waiting."""
+    return Patience(
+        PatienceTerms(
+            clock=ports.clock,
+            fraction=ports.identities.fraction,
+            seconds_max=seconds_max,
+            lease=None,
+            lease_seconds=0,
+            began=0,
+            stop_order=NoStopOrder(),
+            progress=heard,
+            lakefs_is_away=lambda _: None,
+        )
     )
 
 

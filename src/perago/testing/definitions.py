@@ -16,8 +16,7 @@ from perago.app.authoring.workflow_definition import (
     sequence_definition,
 )
 from perago.app.runs.begin import BEGIN_TASK
-from perago.app.runs.built_in import BUILT_IN
-from perago.app.runs.finish import FINISH_TASK
+from perago.app.runs.finish import BUILT_IN, FINISH_TASK
 from perago.domain.attempt import AttemptRecord
 from perago.domain.run import OnMoved
 

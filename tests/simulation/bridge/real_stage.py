@@ -34,7 +34,7 @@ from tests.simulation.workspace import Disk, task_on
 
 from perago.adapters.system import SystemClock
 from perago.app.authoring.task_definition import TaskDefinition
-from perago.app.runs.built_in import BUILT_IN
+from perago.app.runs.finish import BUILT_IN
 from perago.domain.attempt import AttemptRecord, AttemptStatus
 from perago.domain.lakefs import CommitId, RepositoryId
 from perago.ports.errors import MissingError, RequestRefusedError, ServiceError

@@ -44,8 +44,9 @@ from perago.app.command_line.spark import parse_address
 from perago.app.connections import ConductorConnection
 from perago.app.container import open_conductor
 from perago.app.settings.settings import load_settings
-from perago.app.start_checks import check_conductor, check_registered, check_services
+from perago.app.start_worker import check_conductor, check_services
 from perago.app.worker.executor_user import executor_python_of, executor_user_of
+from perago.app.worker_assembly import check_registered
 from perago.domain.error_codes import Retried, UnknownCodeError, error_codes
 from perago.domain.errors import PrefixValueError
 from perago.ports.task_body import CheckpointTerms

@@ -36,7 +36,7 @@ from perago.app.command_line.reporting import (
     say_lines,
 )
 from perago.app.command_line.services import ask
-from perago.app.runs.built_in import served_tasks
+from perago.app.runs.finish import served_tasks
 from perago.app.settings.runtime_config import runtime_config
 from perago.app.settings.settings import load_settings
 from perago.domain.run import OnMoved

@@ -113,7 +113,7 @@ def _subject(
     modules: tuple[str, ...],
     tasks: tuple[TaskDefinition, ...],
 ) -> Subject:
-    from perago.app import container, spark_parts  # noqa: PLC0415  # heavy, and needed late
+    from perago.app import container, pipeline_parts  # noqa: PLC0415  # heavy, and needed late
 
     connections = connections_of(settings)
     parts = container.Container(connections=connections)
@@ -126,7 +126,7 @@ def _subject(
         identities=parts.identities(),
         concurrency=parts.concurrency(),
         directories=parts.directories(),
-        installed_spark=lambda: spark_parts.installed_spark(
+        installed_spark=lambda: pipeline_parts.installed_spark(
             settings, container.spark_gateway(connections)
         ),
         repository=repository,

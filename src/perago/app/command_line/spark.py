@@ -37,15 +37,16 @@ def verify(
     as_json: JsonOption = False,
 ) -> None:
     """Read every object of a commit, compare size and checksum, and report damage. Needs Spark."""
-    from perago.app import spark_parts  # noqa: PLC0415 - heavy
+    from perago.app import pipeline_parts  # noqa: PLC0415 - heavy
+    from perago.app.container import open_lakefs  # noqa: PLC0415 - heavy
 
-    spark_parts.require_spark()
+    pipeline_parts.require_spark()
     settings = load_settings()
     repository, commit = _resolved(settings, address)
     destination = report or f"perago-verify-{repository}-{commit[:12]}"
     if "://" not in destination:
         destination = f"file://{Path(destination).absolute()}"
-    found = spark_parts.verify(settings, repository, commit, prefix, destination)
+    found = pipeline_parts.verify(settings, open_lakefs, repository, commit, prefix, destination)
     if as_json:
         say_json("verify/1", {"commit": commit, **asdict(found)})
     else:
@@ -86,12 +87,13 @@ def publications(
     as_json: JsonOption = False,
 ) -> None:
     """Count publications, retries, adoptions and replacements per task and day. Needs Spark."""
-    from perago.app import spark_parts  # noqa: PLC0415 - heavy
+    from perago.app import pipeline_parts  # noqa: PLC0415 - heavy
+    from perago.app.container import open_lakefs  # noqa: PLC0415 - heavy
 
-    spark_parts.require_spark()
+    pipeline_parts.require_spark()
     settings = load_settings()
     repository, commit = _resolved(settings, address)
-    found = spark_parts.publications(settings, repository, commit)
+    found = pipeline_parts.publications(settings, open_lakefs, repository, commit)
     if as_json:
         rows = [dict(zip(HEADINGS, row, strict=True)) for row in found.rows]
         say_json("publications/1", {"commit": commit, "commits": found.commits, "rows": rows})
@@ -116,9 +118,9 @@ def jars(
     as_json: JsonOption = False,
 ) -> None:
     """Fetch the jars for this pyspark into the user's cache, and print their paths."""
-    from perago.app import spark_parts  # noqa: PLC0415  # heavy, and needed late
+    from perago.app import pipeline_parts  # noqa: PLC0415  # heavy, and needed late
 
-    found = spark_parts.fetch_spark_jars(ivy_settings)
+    found = pipeline_parts.fetch_spark_jars(ivy_settings)
     if as_json:
         say_json("spark-jars/1", {"jars": [str(path) for path in found]})
         return

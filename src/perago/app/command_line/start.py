@@ -15,7 +15,6 @@ from perago.app.command_line.loading import Targets, load_tasks
 from perago.app.command_line.reporting import python_warnings
 from perago.app.settings.runtime_config import runtime_config
 from perago.app.settings.settings import ExecutionMode, Settings, load_settings
-from perago.app.start_checks import check_conductor, check_services
 from perago.app.worker.executor import ExecutorStartError
 from perago.domain.errors import RuntimeConfigError
 
@@ -49,6 +48,8 @@ def start(
     settings = load_settings(flags=flags)
     for target in targets:
         runtime_config(settings, target)
+    from perago.app.start_worker import check_conductor  # noqa: PLC0415  # heavy
+
     check_conductor(settings)
     code = _start(settings, targets, processes, domain, strict=strict_taskdef)
     _leave_with_main_thread(code)
@@ -79,13 +80,12 @@ def _start(
         tasks = [task for target in targets for task in load_module_tasks(target)]
     except Exception:  # noqa: BLE001 - said again, with the author's own lines
         tasks = load_tasks(targets)
+    from perago.app.start_worker import check_services, start_worker  # noqa: PLC0415  # heavy
+    from perago.app.worker_assembly import StartOrder  # noqa: PLC0415  # heavy
+
     check_services(settings, tasks)
     with python_warnings():
         load_tasks(targets)
-
-    from perago.app.start_worker import start_worker  # noqa: PLC0415  # heavy
-    from perago.app.worker_assembly import StartOrder  # noqa: PLC0415  # heavy
-
     order = StartOrder(settings, targets, tasks, slots, strict_taskdef=strict, domain=domain)
     try:
         return start_worker(order)

@@ -25,7 +25,7 @@ from perago.app.inspection.doctor import (
 )
 from perago.app.inspection.doctor_host import old_workers_here
 from perago.app.inspection.doctor_lakefs import REPOSITORY, way_to
-from perago.app.runs.built_in import served_tasks
+from perago.app.runs.finish import served_tasks
 from perago.domain.attempt import LEASE_FRACTION, AttemptRecord
 from perago.domain.error_codes import filled
 from perago.ports.conductor import LastPoll

@@ -1,10 +1,13 @@
-"""`perago.finish`: publish a run on its target, as one commit, or refuse.
+"""`perago.finish`: publish a run on its target, as one commit, or refuse; and all built-in tasks.
 
 Rounds as those of `settled`: look at the target, decide by the table, act with the expected head,
 and where no answer comes look again. What the attempts of a finish agree on by a tag is the head of
 the run. So a retry goes on with that head, whatever has happened to the run branch since.
+
+A worker with a workspace task polls the built-in task types as well, and serves them itself.
 """
 
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import assert_never, final
@@ -23,7 +26,14 @@ from perago.app.attempt.publish import (
 )
 from perago.app.authoring.task_definition import TaskDefinition
 from perago.app.authoring.workspace_spec import WorkspaceInput, WorkspaceOutput
-from perago.app.runs.begin import RunReference, put_if_absent, require_fence, workspace_at
+from perago.app.runs.begin import (
+    BEGIN_TASK,
+    RunReference,
+    put_if_absent,
+    require_fence,
+    workspace_at,
+)
+from perago.app.runs.join import JOIN_TASK
 from perago.app.runs.merge import Merge, find_touched, merge_run, rebase_run
 from perago.domain import errors
 from perago.domain import run as rules
@@ -267,3 +277,17 @@ FINISH_TASK = TaskDefinition(
     strict_params=True,  # a misspelt option would be taken for its default
     built_in=True,
 )
+
+
+BUILT_IN = (JOIN_TASK, BEGIN_TASK, FINISH_TASK)
+
+
+def served_tasks(tasks: Sequence[TaskDefinition]) -> list[TaskDefinition]:
+    """The tasks of a worker, and the built-in ones if it has lakeFS, which they need.
+
+    A task of the author with such a name counts for more: releases before had fewer of them.
+    """
+    names = {task.name for task in tasks}
+    has_lakefs = any(task.has_workspace for task in tasks)
+    more = [task for task in BUILT_IN if task.name not in names] if has_lakefs else []
+    return [*tasks, *more]

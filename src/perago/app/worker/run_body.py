@@ -255,7 +255,7 @@ def body_workspace(
     if call.spark is None:
         yield call.workspace
         return
-    from perago.app.spark_parts import open_spark_workspace  # noqa: PLC0415 - rarely needed
+    from perago.app.pipeline_parts import open_spark_workspace  # noqa: PLC0415 - rarely needed
 
     with open_spark_workspace(call.spark, attempt) as workspace:
         yield workspace

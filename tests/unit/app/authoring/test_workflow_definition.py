@@ -20,7 +20,7 @@ from perago.app.authoring.workflow_definition import (
     sequence_definition,
 )
 from perago.app.authoring.workspace_spec import WorkspaceSpec
-from perago.app.runs.built_in import BUILT_IN
+from perago.app.runs.finish import BUILT_IN
 from perago.domain.errors import TaskDefinitionError
 from perago.domain.run import OnMoved
 

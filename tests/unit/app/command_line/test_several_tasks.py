@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from tests.unit.app.command_line.command_run import Module, Run
 
-from perago.app.runs.built_in import BUILT_IN
+from perago.app.runs.finish import BUILT_IN
 
 TWO = """
 from pathlib import Path

@@ -12,8 +12,8 @@ from tests.unit.app.attempt.test_kept_outcomes import Host
 from perago.app.authoring.task_definition import TaskDefinition
 from perago.app.gc.judging import UNANSWERED_IN_A_ROW_MAX
 from perago.app.gc.local_pass import LostRows
-from perago.app.start_checks import StartWait, patience_of_start
 from perago.app.telemetry.metrics import Metrics
+from perago.app.worker_assembly import StartWait, patience_of_start
 from perago.domain.attempt import AttemptStatus
 from perago.domain.hand_back import HAND_BACKS_MAX
 from perago.domain.policy import PolicySetting

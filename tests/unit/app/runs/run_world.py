@@ -12,8 +12,7 @@ from tests.unit.app.attempt.fault_world import TASK, FaultWorld, reason_of
 
 from perago.app.attempt.run_attempt import AttemptReport
 from perago.app.runs.begin import BEGIN_TASK, RunReference
-from perago.app.runs.built_in import BUILT_IN
-from perago.app.runs.finish import FINISH_TASK
+from perago.app.runs.finish import BUILT_IN, FINISH_TASK
 from perago.domain.attempt import AttemptStatus, WorkflowStatus
 from perago.domain.commit_metadata import RUN, RUN_TASKS
 from perago.domain.lakefs import CommitId, CommitRecord

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from perago.app.container import open_telemetry
 from perago.app.settings.settings import load_settings
 from perago.app.telemetry.exports import ExportedSignals
-from perago.app.worker_container import open_telemetry
 
 ALL, METRICS = "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT"
 TRACES, HERE = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "http://127.0.0.1:4318"
