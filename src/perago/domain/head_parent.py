@@ -11,7 +11,6 @@ from perago.domain.publication import (
     MergeStaged,
     Promises,
     PublicationFacts,
-    Refusal,
     Relocate,
 )
 
@@ -53,7 +52,7 @@ def decide(facts: PublicationFacts) -> Decision:
     if facts.child_of_input:
         return _replace_abandoned(facts)
     who = written_by(facts.walk.head, facts.logical_task_key)
-    return _refuse(facts, "PRG-F002", f"published by {who}; {REMEDY}")
+    return facts.refusal("PRG-F002", f"published by {who}; {REMEDY}")
 
 
 def _replace_abandoned(facts: PublicationFacts) -> Decision:
@@ -64,13 +63,8 @@ def _replace_abandoned(facts: PublicationFacts) -> Decision:
     head = facts.walk.head
     owner = head.metadata.get(LOGICAL_TASK_KEY)
     if owner is None and facts.require_ownership:
-        return _refuse(facts, "PRG-F003", f"it names no owner; {REMEDY}")
+        return facts.refusal("PRG-F003", f"it names no owner; {REMEDY}")
     if owner is not None and owner != facts.logical_task_key:
-        return _refuse(facts, "PRG-F003", f"it belongs to {owner}; {REMEDY}")
+        return facts.refusal("PRG-F003", f"it belongs to {owner}; {REMEDY}")
     to = facts.workspace.ref if facts.staged is None else facts.staged.commit
     return Relocate(to, abandoned=head.commit, owner_is_known=owner is not None)
-
-
-def _refuse(facts: PublicationFacts, code: str, more: str) -> Refusal:
-    reason = f"{facts.refusal_reason()}; {more}"
-    return Refusal(code, reason, facts.workspace.ref, facts.walk.head)

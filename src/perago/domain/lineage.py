@@ -11,7 +11,6 @@ from perago.domain.publication import (
     MergeStaged,
     Promises,
     PublicationFacts,
-    Refusal,
 )
 
 _PLAIN = Promises(
@@ -30,6 +29,7 @@ PROMISES = (
     ),
 )
 
+REMEDY = "nothing was published"
 FIRST_PARENT_COMMITS_MAX = 1024  # documents 001 and 002 set it: one more is PRG-F004
 
 
@@ -47,21 +47,15 @@ def decide(facts: PublicationFacts) -> Decision:
         return MergeStaged(facts.staged, expected_head=workspace.ref)
     # Attempts read one commit more than this. A history whose root is that one is not truncated.
     if facts.walk.truncated or len(facts.walk.above) > FIRST_PARENT_COMMITS_MAX:
-        return _refuse(
-            facts, "PRG-F004", f"{workspace.branch} advanced beyond supported publish range"
-        )
+        text = f"{workspace.branch} advanced beyond supported publish range"
+        return facts.refusal("PRG-F004", f"{text}; {REMEDY}")
     if not facts.walk.reached:
         text = f"{workspace.branch} no longer contains workspace input ref {workspace.ref}"
-        return _refuse(facts, "PRG-F005", text)
+        return facts.refusal("PRG-F005", f"{text}; {REMEDY}")
     for record in facts.walk.above:
         owner = record.metadata.get(LOGICAL_TASK_KEY)
         if owner != facts.logical_task_key:
             text = f"commit {record.commit} belongs to {owner or 'no known task'}"
-            return _refuse(facts, "PRG-F002", text)
+            return facts.refusal("PRG-F002", f"{text}; {REMEDY}")
     tree = workspace.ref if facts.staged is None else facts.staged.commit
     return MergeExactTree(tree, facts.staged, expected_head=facts.walk.head.commit)
-
-
-def _refuse(facts: PublicationFacts, code: str, more: str) -> Refusal:
-    reason = f"{facts.refusal_reason()}; {more}; nothing was published"
-    return Refusal(code, reason, facts.workspace.ref, facts.walk.head)

@@ -59,14 +59,12 @@ class PublicationFacts:
         """
         return self.walk.head.parents == (self.workspace.ref,)
 
-    def refusal_reason(self) -> str:
-        """The documents' text for a head that cannot be explained."""
+    def refusal(self, code: str, more: str) -> "Refusal":
+        """The documents' text for a head that cannot be explained, and what more is known of it."""
         verb = "complete no-op" if self.staged is None else "publish"
         workspace = self.workspace
-        return (
-            f"{workspace.branch} cannot {verb} from input ref {workspace.ref}; "
-            f"current head is {self.walk.head.commit}"
-        )
+        text = f"{workspace.branch} cannot {verb} from input ref {workspace.ref}"
+        return Refusal(code, f"{text}; current head is {self.walk.head.commit}; {more}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,8 +113,6 @@ class Refusal:
 
     code: str
     reason: str
-    input_ref: CommitId
-    head: CommitRecord
 
 
 Effect: TypeAlias = MergeStaged | MergeExactTree | Relocate | Keep | Adopt

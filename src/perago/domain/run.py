@@ -25,7 +25,7 @@ from perago.domain.lakefs import (
     TagName,
 )
 from perago.domain.names import RUN_BRANCH_PREFIX, short_hash, workflow_segment
-from perago.domain.publication import Adopt
+from perago.domain.publication import Adopt, Keep, Refusal
 
 RunKey = NewType("RunKey", str)
 
@@ -145,11 +145,6 @@ class FinishFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class NothingToPublish:
-    """No task of the run has published: the output is the base, and nothing is written."""
-
-
-@dataclass(frozen=True, slots=True)
 class MergeRun:
     """Merge the run head into the target, which is at the base: lakeFS takes its tree exactly."""
 
@@ -161,15 +156,7 @@ class RebaseRun:
     head: CommitId
 
 
-@dataclass(frozen=True, slots=True)
-class RunRefusal:
-    """Why the run cannot be published; no retry changes it."""
-
-    code: str
-    reason: str
-
-
-FinishDecision: TypeAlias = NothingToPublish | Adopt | MergeRun | RebaseRun | RunRefusal
+FinishDecision: TypeAlias = Keep | Adopt | MergeRun | RebaseRun | Refusal
 
 
 def decide_finish(facts: FinishFacts) -> FinishDecision:
@@ -177,7 +164,7 @@ def decide_finish(facts: FinishFacts) -> FinishDecision:
 
     run branch:                     at the run head      elsewhere       gone
     the target has the run          Adopt                Adopt           Adopt
-    the run head is the base        NothingToPublish     refused N001    NothingToPublish
+    the run head is the base        Keep                 refused N001    Keep
     target at the base              MergeRun             refused N001 *  refused N003
     target moved, refuse            refused N004         refused N001 *  refused N003
     target moved, rebase            RebaseRun            refused N001 *  refused N003
@@ -188,27 +175,41 @@ def decide_finish(facts: FinishFacts) -> FinishDecision:
     A branch is removed after its run was published, and by `perago abandon`. The target is read
     after the branch; so where the branch is gone and the run not there, it was given up.
     """
-    published = find_publication_of_run(facts.run, facts.run_head, facts.walk)
+    run = facts.run
+    published = find_publication_of_run(run, facts.run_head, facts.walk)
     if published is not None:
         return Adopt(published)
     if facts.branch_head not in {facts.run_head, None} and not facts.decided:
         return _refuse_foreign_head(facts)
-    if facts.run_head == facts.run.base:
-        return NothingToPublish()
+    if facts.run_head == run.base:
+        return Keep(run.base)  # no task of the run has published
     if facts.branch_head is None:
-        return _refuse_given_up(facts)
+        text = f"the run branch {run.run_branch} is gone and the run is not on {run.branch}"
+        anew = start_anew(run.repository, run.branch)
+        return Refusal("PRG-N003", f"{text}: it was given up; {anew}")
     return _decide_by_target(facts)
 
 
 def _decide_by_target(facts: FinishFacts) -> FinishDecision:
     """The lower half of the table."""
-    if not facts.walk.reached:
-        return _refuse_lost_base(facts)
-    if facts.walk.head.commit == facts.run.base:
+    run, walk, head = facts.run, facts.walk, facts.walk.head.commit
+    anew = start_anew(run.repository, run.branch)
+    if not walk.reached and walk.truncated:
+        text = f"{run.branch} advanced beyond supported publish range, to {head}"
+        return Refusal("PRG-F004", f"{text}; {anew}")
+    if not walk.reached:
+        text = f"{run.branch} is at {head} and no longer contains base {run.base} of the run"
+        return Refusal("PRG-F005", f"{text}; {anew}")
+    if head == run.base:
         return MergeRun()
+    writer = metadata.written_by(walk.head, "")
+    moved = f"{run.branch} moved from base {run.base} to {head}; {writer}"
     if facts.on_moved is OnMoved.REFUSE:
-        return _refuse_moved(facts)
-    return RebaseRun(facts.walk.head.commit) if facts.touched is None else _refuse_touched(facts)
+        return Refusal("PRG-N004", f'{moved}; {anew}, or give finish on_moved="rebase"')
+    if facts.touched is not None:
+        text = f"{moved}, and the run cannot be rebased: {facts.touched}"
+        return Refusal("PRG-N005", f"{text}; {anew}")
+    return RebaseRun(head)
 
 
 def find_publication_of_run(
@@ -250,44 +251,11 @@ def run_metadata(
     }
 
 
-def _refuse_foreign_head(facts: FinishFacts) -> RunRefusal:
+def _refuse_foreign_head(facts: FinishFacts) -> Refusal:
     branch = facts.run.run_branch
     text = (
         f"the workspace is at {facts.run_head}, and the run branch {branch} at "
         f"{facts.branch_head}: hand on the output of the last task, or `lakectl log "
         f"lakefs://{facts.run.repository}/{branch}` shows who else wrote to it"
     )
-    return RunRefusal("PRG-N001", text)
-
-
-def _refuse_given_up(facts: FinishFacts) -> RunRefusal:
-    run = facts.run
-    text = f"the run branch {run.run_branch} is gone and the run is not on {run.branch}"
-    return RunRefusal(
-        "PRG-N003", f"{text}: it was given up; {start_anew(run.repository, run.branch)}"
-    )
-
-
-def _refuse_lost_base(facts: FinishFacts) -> RunRefusal:
-    run, head = facts.run, facts.walk.head.commit
-    if facts.walk.truncated:
-        text = f"{run.branch} advanced beyond supported publish range, to {head}"
-        return RunRefusal("PRG-F004", f"{text}; {start_anew(run.repository, run.branch)}")
-    text = f"{run.branch} is at {head} and no longer contains base {run.base} of the run"
-    return RunRefusal("PRG-F005", f"{text}; {start_anew(run.repository, run.branch)}")
-
-
-def _refuse_moved(facts: FinishFacts) -> RunRefusal:
-    text = f"{_moved(facts)}; {start_anew(facts.run.repository, facts.run.branch)}"
-    return RunRefusal("PRG-N004", f'{text}, or give finish on_moved="rebase"')
-
-
-def _refuse_touched(facts: FinishFacts) -> RunRefusal:
-    text = f"{_moved(facts)}, and the run cannot be rebased: {facts.touched}"
-    return RunRefusal("PRG-N005", f"{text}; {start_anew(facts.run.repository, facts.run.branch)}")
-
-
-def _moved(facts: FinishFacts) -> str:
-    run, walk = facts.run, facts.walk
-    writer = metadata.written_by(walk.head, "")
-    return f"{run.branch} moved from base {run.base} to {walk.head.commit}; {writer}"
+    return Refusal("PRG-N001", text)

@@ -87,8 +87,8 @@ def _publish_on_head(facts: PublicationFacts) -> Decision:
 
 
 def _refuse(facts: PublicationFacts) -> Refusal:
-    head, branch = facts.walk.head, facts.workspace.branch
-    code, owner = "PRG-F002", head.metadata.get(metadata.LOGICAL_TASK_KEY)
+    branch = facts.workspace.branch
+    code, owner = "PRG-F002", facts.walk.head.metadata.get(metadata.LOGICAL_TASK_KEY)
     if facts.child_of_input and owner == facts.logical_task_key:
         more = _who_of_us(facts)
     elif facts.walk.truncated:
@@ -100,8 +100,7 @@ def _refuse(facts: PublicationFacts) -> Refusal:
         more = "an object under the prefix or a reserved one has changed since the input"
     else:
         more = metadata.other_writer(facts.walk.above, facts.logical_task_key)
-    text = f"{facts.refusal_reason()}; {more}; {start_anew(facts.workspace.repository, branch)}"
-    return Refusal(code, text, facts.workspace.ref, head)
+    return facts.refusal(code, f"{more}; {start_anew(facts.workspace.repository, branch)}")
 
 
 def _who_of_us(facts: PublicationFacts) -> str:

@@ -52,7 +52,7 @@ def test_where_the_head_stands(head: str, at_input: bool, child: bool) -> None: 
     ids=["publish", "no-op"],
 )  # fmt: skip
 def test_the_documents_text(asked: PublicationFacts, reason: str) -> None:
-    assert asked.refusal_reason() == reason
+    assert asked.refusal("PRG-F002", "why") == Refusal("PRG-F002", f"{reason}; why")
 
 
 def test_nothing_is_assumed_that_was_not_said() -> None:
@@ -77,7 +77,7 @@ def test_a_decision_is_an_effect_or_a_refusal() -> None:
         MergeStaged(STAGED, CommitId("A")),
         Keep(CommitId("A")),
         Adopt(FOREIGN),
-        Refusal("PRG-F002", "no", CommitId("A"), FOREIGN),
+        Refusal("PRG-F002", "no"),
     ],
     ids=lambda effect: type(effect).__name__,
 )

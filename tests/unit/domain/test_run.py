@@ -29,17 +29,15 @@ from perago.domain.lakefs import (
     WorkspaceReference,
 )
 from perago.domain.names import is_private_branch, workflow_segment
-from perago.domain.publication import Adopt, Isolation, PublicationFacts, Refusal
+from perago.domain.publication import Adopt, Isolation, Keep, PublicationFacts, Refusal
 from perago.domain.run import (
     FinishDecision,
     FinishFacts,
     MergeRun,
-    NothingToPublish,
     OnMoved,
     RebaseRun,
     Run,
     RunKey,
-    RunRefusal,
     base_tag,
     decide_finish,
     find_publication_of_run,
@@ -195,7 +193,8 @@ TARGETS: dict[str, tuple[FirstParentWalk, str, str, str]] = {
 def named(decision: FinishDecision) -> str:
     """A decision in a word."""
     match decision:
-        case NothingToPublish():
+        case Keep(ref):
+            assert ref == BASE
             return "nothing"
         case Adopt(record):
             assert record.commit == PUBLISHED
@@ -204,7 +203,7 @@ def named(decision: FinishDecision) -> str:
             return "merge"
         case RebaseRun(head):
             return f"rebase {head}"
-        case RunRefusal(code):
+        case Refusal(code):
             return code
 
 
@@ -259,7 +258,7 @@ def test_a_run_without_a_publication_has_nothing_to_publish(
 def test_the_base_is_refused_where_the_run_branch_has_more() -> None:
     """As where the workspace of begin was handed to finish instead of the last task's."""
     refusal = decide_finish(replace(facts("at the base"), run_head=BASE, branch_head=HEAD))
-    assert isinstance(refusal, RunRefusal)
+    assert isinstance(refusal, Refusal)
     assert refusal.code == "PRG-N001"
     assert BASE in refusal.reason
     assert HEAD in refusal.reason
@@ -267,7 +266,7 @@ def test_the_base_is_refused_where_the_run_branch_has_more() -> None:
 
 def test_a_refusal_says_what_moved_and_what_to_do() -> None:
     refusal = decide_finish(facts("moved"))
-    assert isinstance(refusal, RunRefusal)
+    assert isinstance(refusal, Refusal)
     for part in (BASE, "h; a writer other than Perago", "perago head", "on_moved"):
         assert part in refusal.reason
 

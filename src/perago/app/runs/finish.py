@@ -47,7 +47,7 @@ from perago.domain.logical_execution import (
 )
 from perago.domain.paths import ROOT_PREFIX
 from perago.domain.policy import Level
-from perago.domain.publication import EFFECT_LABELS, Adopt, Keep, MergeStaged
+from perago.domain.publication import EFFECT_LABELS, Adopt, Keep, MergeStaged, Refusal
 from perago.domain.run import Run, base_tag
 from perago.domain.settled import FIRST_PARENT_COMMITS_MAX, LookAgain
 from perago.ports.errors import BranchMissingError
@@ -217,11 +217,11 @@ class _Finishing:
         """Agree, and make what is to be merged; or the end, where nothing is."""
         run, head = self.run, self.head.commit
         match decision:
-            case rules.NothingToPublish():
-                return Publication(run.base, EFFECT_LABELS[Keep])
+            case Keep(ref):
+                return Publication(ref, EFFECT_LABELS[Keep])
             case Adopt(record):
                 return Publication(record.commit, EFFECT_LABELS[Adopt], record.metadata)
-            case rules.RunRefusal(code, reason):
+            case Refusal(code, reason):
                 raise errors.RunRefusedError(reason, code=code)
             case rules.MergeRun():
                 await self._agree()
