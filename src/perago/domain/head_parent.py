@@ -5,14 +5,7 @@ is not an abandoned publication of ours.
 """
 
 from perago.domain.commit_metadata import LOGICAL_TASK_KEY, written_by
-from perago.domain.publication import (
-    Decision,
-    Keep,
-    MergeStaged,
-    Promises,
-    PublicationFacts,
-    Relocate,
-)
+from perago.domain.publication import Decision, Promises, PublicationFacts, Relocate
 
 _LOST_WITHOUT_FENCE = (
     "only if nothing else writes to the branch and no request of a timed-out attempt arrives late"
@@ -46,9 +39,7 @@ def decide(facts: PublicationFacts) -> Decision:
     unchanged      Keep           Relocate to the input         Refusal
     """
     if facts.at_input:
-        if facts.staged is None:
-            return Keep(facts.workspace.ref)
-        return MergeStaged(facts.staged, expected_head=facts.workspace.ref)
+        return facts.on_head()
     if facts.child_of_input:
         return _replace_abandoned(facts)
     who = written_by(facts.walk.head, facts.logical_task_key)

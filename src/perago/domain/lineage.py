@@ -4,14 +4,7 @@ Abandoned publications stay in the history and are superseded by an exact tree o
 """
 
 from perago.domain.commit_metadata import LOGICAL_TASK_KEY
-from perago.domain.publication import (
-    Decision,
-    Keep,
-    MergeExactTree,
-    MergeStaged,
-    Promises,
-    PublicationFacts,
-)
+from perago.domain.publication import Decision, MergeExactTree, Promises, PublicationFacts
 
 _PLAIN = Promises(
     never_lost="yes",
@@ -42,9 +35,7 @@ def decide(facts: PublicationFacts) -> Decision:
     """
     workspace = facts.workspace
     if facts.at_input:
-        if facts.staged is None:
-            return Keep(workspace.ref)
-        return MergeStaged(facts.staged, expected_head=workspace.ref)
+        return facts.on_head()
     # Attempts read one commit more than this. A history whose root is that one is not truncated.
     if facts.walk.truncated or len(facts.walk.above) > FIRST_PARENT_COMMITS_MAX:
         text = f"{workspace.branch} advanced beyond supported publish range"

@@ -59,6 +59,12 @@ class PublicationFacts:
         """
         return self.walk.head.parents == (self.workspace.ref,)
 
+    def on_head(self) -> "MergeStaged | Keep":
+        """Publish what was staged on the head that was read; without changes the input stays."""
+        if self.staged is None:
+            return Keep(self.workspace.ref)
+        return MergeStaged(self.staged, expected_head=self.walk.head.commit)
+
     def refusal(self, code: str, more: str) -> "Refusal":
         """The documents' text for a head that cannot be explained, and what more is known of it."""
         verb = "complete no-op" if self.staged is None else "publish"

@@ -16,8 +16,6 @@ from perago.domain.publication import (
     Adopt,
     Decision,
     Isolation,
-    Keep,
-    MergeStaged,
     Promises,
     PublicationFacts,
     Refusal,
@@ -52,13 +50,13 @@ def decide(facts: PublicationFacts) -> Decision:
     "moved outside the prefix" counts only under prefix isolation.
     """
     if facts.at_input:
-        return _publish_on_head(facts)
+        return facts.on_head()
     if facts.staged is not None:
         found = find_publication(facts)
         if found is not None:
             return Adopt(found)
     if facts.isolation is Isolation.PREFIX and facts.walk.reached and facts.untouched:
-        return _publish_on_head(facts)
+        return facts.on_head()
     return _refuse(facts)
 
 
@@ -78,12 +76,6 @@ def find_publication(facts: PublicationFacts) -> CommitRecord | None:
         if mine and here and record.parents == (record.metadata.get(metadata.EXPECTED_HEAD),):
             return record
     return None
-
-
-def _publish_on_head(facts: PublicationFacts) -> Decision:
-    if facts.staged is None:
-        return Keep(facts.workspace.ref)
-    return MergeStaged(facts.staged, expected_head=facts.walk.head.commit)
 
 
 def _refuse(facts: PublicationFacts) -> Refusal:
