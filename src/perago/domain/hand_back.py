@@ -17,9 +17,8 @@ from perago.domain.attempt import AttemptRecord, ExecutionId
 
 
 class Cause(StrEnum):
-    """What ended an attempt."""
+    """What ended an attempt that did not complete."""
 
-    DONE = "done"
     STALE = "stale"
     REFUSED_FOR_GOOD = "refused for good"
     FAILED = "failed"
@@ -41,7 +40,6 @@ class Moment(StrEnum):
 class Ending(StrEnum):
     """What Conductor is sent."""
 
-    COMPLETE = "complete"
     NOTHING = "nothing"
     FAIL_FOR_GOOD = "fail for good"
     FAIL = "fail"
@@ -60,7 +58,6 @@ _BACK, _FAIL = Ending.HAND_BACK, Ending.FAIL
 # Disk full, in and after: the task function may have filled the disk, and would do it again.
 ENDINGS: Mapping[Cause, Mapping[Moment, Ending]] = MappingProxyType(
     {
-        Cause.DONE: dict.fromkeys(Moment, Ending.COMPLETE),
         # An update names the task id alone: sent for a stale attempt, it would end the row of a
         # rerun, or put the row of a redelivery back while that one runs.
         Cause.STALE: dict.fromkeys(Moment, Ending.NOTHING),

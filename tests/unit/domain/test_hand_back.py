@@ -30,7 +30,6 @@ EXECUTION = ExecutionId("e1")
 @pytest.mark.parametrize(
     ("cause", "before", "inside", "after"),
     [
-        (Cause.DONE, Ending.COMPLETE, Ending.COMPLETE, Ending.COMPLETE),
         (Cause.STALE, Ending.NOTHING, Ending.NOTHING, Ending.NOTHING),
         (
             Cause.REFUSED_FOR_GOOD,
