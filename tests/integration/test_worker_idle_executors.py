@@ -20,7 +20,7 @@ from perago.adapters.memory.system import WorkerHandle
 from perago.adapters.system import AsyncioConcurrency, SystemClock, SystemIdentities
 from perago.app.attempt.context import AttemptSettings
 from perago.app.worker.executor import ExecutorProgram
-from perago.app.worker.polling import CircuitBreaker, PolledType, ServiceGate
+from perago.app.worker.polling import PolledType, ServiceGate
 from perago.app.worker.process_body import ProcessBody
 from perago.app.worker.worker import Worker, WorkerEnd, WorkerParts
 from perago.domain.attempt import WorkflowStatus
@@ -39,7 +39,8 @@ def worker_of(conductor: ConductorInstallation, root: Path) -> tuple[Worker, Pro
     lakefs = lakefs_installation(MemoryLakeFS(), WorkerHandle())
     around = Surroundings(clock, SystemIdentities(), AsyncioConcurrency(), root)
     made = attempt_worker(lakefs, conductor, around, [OBEY], AttemptSettings("me"))
-    breaker = CircuitBreaker("conductor", now=clock.monotonic, fraction=lambda: 1.0)
+    ask = conductor.queue.check
+    gate = ServiceGate("conductor", ask, now=clock.monotonic, fraction=lambda: 1.0)
     parts = WorkerParts(
         ports=replace(made.world, body=bodies),
         bodies=bodies,
@@ -47,7 +48,7 @@ def worker_of(conductor: ConductorInstallation, root: Path) -> tuple[Worker, Pro
         types=[PolledType(OBEY.name)],
         settings=made.settings,
         listeners=[],
-        conductor_gate=ServiceGate(breaker, conductor.queue.check),
+        conductor_gate=gate,
         force_kill_seconds=1.0,
     )
     return Worker(parts), bodies

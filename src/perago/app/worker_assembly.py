@@ -47,7 +47,7 @@ from perago.app.telemetry.metrics import (
 from perago.app.worker.bodies import Bodies, UploadingBody
 from perago.app.worker.executor import ExecutorProgram, executor_environment
 from perago.app.worker.executor_user import HandedOverBody, executor_python_of, executor_user_of
-from perago.app.worker.polling import CircuitBreaker, DiskGate, DiskSpace, PolledType, ServiceGate
+from perago.app.worker.polling import DiskGate, DiskSpace, PolledType, ServiceGate
 from perago.app.worker.process_body import ProcessBody
 from perago.app.worker.processes import Orphans, end_left_programs
 from perago.app.worker.thread_body import ThreadBody
@@ -200,17 +200,19 @@ class _Gates:
     async def look_at_lakefs(self) -> None:
         """Before anything is polled, so that no attempt is spent on finding out."""
         if self.lakefs is not None and await self.lakefs.look() > 0:
-            warn_of_service(self.lakefs.breaker.name, self.lakefs.breaker.last_error)
+            warn_of_service(self.lakefs.name, self.lakefs.last_error)
 
 
 def _gates(order: StartOrder, ports: AttemptPorts) -> _Gates:
     now, fraction = ports.clock.monotonic, ports.identities.fraction
-    conductor = CircuitBreaker("conductor", now=now, fraction=fraction)
+    conductor = ServiceGate("conductor", ports.queue.check, now=now, fraction=fraction)
     lakefs = None
     if any(task.has_workspace for task in order.tasks):
         lakefs = ServiceGate(
-            CircuitBreaker("lakefs", now=now, fraction=fraction),
+            "lakefs",
             lambda: ports.lakefs.repositories.read(PROBE_REPOSITORY),
+            now=now,
+            fraction=fraction,
         )
 
     def space() -> DiskSpace:
@@ -218,7 +220,7 @@ def _gates(order: StartOrder, ports: AttemptPorts) -> _Gates:
         return DiskSpace(usage.total, usage.free, order.settings.disk_free_min)
 
     disk = DiskGate(space, lambda found: warn_of_disk(found.total, found.free))
-    return _Gates(ServiceGate(conductor, ports.queue.check), lakefs, disk)
+    return _Gates(conductor, lakefs, disk)
 
 
 def _polled(order: StartOrder, task: TaskDefinition, gates: _Gates) -> PolledType:

@@ -27,7 +27,7 @@ from perago.app.settings.settings import Settings, load_settings
 from perago.app.start_worker import check_conductor, check_services
 from perago.app.telemetry.metrics import Metrics
 from perago.app.worker.executor import ExecutorStartError
-from perago.app.worker.polling import CircuitBreaker, PolledType, ServiceGate
+from perago.app.worker.polling import PolledType, ServiceGate
 from perago.app.worker.thread_body import ThreadBody
 from perago.app.worker.worker import (
     BEAT_SECONDS,
@@ -337,7 +337,8 @@ def starting(
     world = FaultWorld(tmp_path, PolicySetting.SETTLED)
     made, clock, tasks = world.worker(), HastyClock(), {TASK: world.task}
     bodies = ThreadBody(tasks, slots=1)
-    breaker = CircuitBreaker("conductor", now=clock.monotonic, fraction=lambda: 1.0)
+    ask = made.world.queue.check
+    gate = ServiceGate("conductor", ask, now=clock.monotonic, fraction=lambda: 1.0)
     worker = Worker(
         WorkerParts(
             ports=replace(made.world, body=bodies, clock=clock),
@@ -346,7 +347,7 @@ def starting(
             types=[PolledType(TASK)],
             settings=made.settings,
             listeners=(),
-            conductor_gate=ServiceGate(breaker, made.world.queue.check),
+            conductor_gate=gate,
             before_polling=[job],
         )
     )

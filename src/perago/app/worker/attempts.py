@@ -313,9 +313,9 @@ class Attempts:
         draining = asyncio.ensure_future(self._draining.wait())
         try:
             while (pause := await gate.outage()) > 0 and not (draining.done() or order.done()):
-                wait.report(progress, now(), gate.breaker.last_error)
+                wait.report(progress, now(), gate.last_error)
                 if now() - began >= seconds_max:
-                    reason = f"PERAGO_PATIENCE was over: {gate.breaker.last_error}"
+                    reason = f"PERAGO_PATIENCE was over: {gate.last_error}"
                     parts.bodies.orders.stop(attempt.execution_id, reason, cause=Cause.SERVICE_AWAY)
                 await first_of(draining, order, seconds_max=pause)
         finally:
@@ -327,8 +327,8 @@ class Attempts:
         """So that lakeFS is asked for its health before the next poll."""
         gate = self._gate_of(attempt)
         if gate is not None and isinstance(error, UnavailableError | OutcomeUnknownError):
-            was_open = gate.breaker.state is Circuit.OPEN
-            pause = gate.breaker.failed(str(error))
+            was_open = gate.state is Circuit.OPEN
+            pause = gate.failed(str(error))
             if not was_open:
                 # Their rows stay in the queue, where workers that reach lakeFS find them.
                 types = [each.name for each in self._parts.types if gate in each.services]
@@ -338,13 +338,13 @@ class Attempts:
     def _close_circuit(self, attempt: Attempt, *, served: bool) -> None:
         """After an attempt that lakeFS has served; any other decides nothing."""
         gate = self._gate_of(attempt)
-        if gate is None or gate.breaker.closed:
+        if gate is None or gate.closed:
             return
         if served:
-            gate.breaker.succeeded()
+            gate.succeeded()
             write(LOGGER, logging.INFO, "circuit closed: lakefs", {})
         else:
-            gate.breaker.undecided()
+            gate.undecided()
 
     def _gate_of(self, attempt: Attempt) -> ServiceGate | None:
         return self._parts.lakefs_gate if attempt.task.asks_lakefs else None

@@ -1,8 +1,8 @@
 """When a worker polls Conductor, for how many tasks, and when it waits instead.
 
-`Poller` polls one task type for as many tasks as there are free slots. `CircuitBreaker` doubles the
-pauses after failures; `ServiceGate` and `DiskGate` forbid polling while lakeFS, Conductor or the
-disk cannot take an attempt. What becomes of a polled task is decided in `attempts`.
+`Poller` polls one task type for as many tasks as there are free slots. `ServiceGate` and `DiskGate`
+forbid polling while lakeFS, Conductor or the disk cannot take an attempt; the pauses double. What
+becomes of a polled task is decided in `attempts`.
 """
 
 import asyncio
@@ -10,7 +10,7 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Protocol, final
+from typing import final
 
 from perago.app.telemetry.listeners import write
 from perago.app.worker.bodies import SlotBudget, work_until
@@ -67,10 +67,10 @@ class Circuit(Enum):
 
     state        means                                          leaves it by
     CLOSED       it works                                       `failed`
-    OPEN         an operation failed; leave it alone            `looked`, when the pause is over
+    OPEN         an operation failed; leave it alone            an answer, when the pause is over
     HALF_OPEN    it answers a cheap question; try one operation `tried`, `failed`, `succeeded`
     TRIAL        that operation is under way                    `failed`, `succeeded`,
-                                                                `undecided`, `looked`
+                                                                `undecided`, an answer
     """
 
     CLOSED = "closed"
@@ -80,20 +80,27 @@ class Circuit(Enum):
 
 
 @final
-class CircuitBreaker:
-    """Opened by a failed operation, and closed only by an operation that succeeds.
+class ServiceGate:
+    """One service: its circuit, which failed operations open, and the question how it does.
 
-    An answer to a health question does not close it, because the common outage is one where the
-    server answers and its store is down: the pauses then began again with the shortest one at
-    every turn, and a worker polled and burnt attempts twice a second for as long as it lasted.
+    Only an operation that succeeds closes the circuit. An answer to the question does not, because
+    the common outage is one where the server answers and its store is down: the pauses then began
+    again with the shortest one at every turn, and a worker polled and burnt attempts twice a second
+    for as long as it lasted.
     """
 
     def __init__(
-        self, name: str, *, now: Callable[[], float], fraction: Callable[[], float]
+        self,
+        name: str,
+        ask: Callable[[], Awaitable[object]],
+        *,
+        now: Callable[[], float],
+        fraction: Callable[[], float],
     ) -> None:
         self.name = name
         self.state = Circuit.CLOSED
         self.last_error = ""
+        self._ask = ask
         self._now = now
         self._fraction = fraction
         self._failures = 0
@@ -105,9 +112,42 @@ class CircuitBreaker:
         return self.state is Circuit.CLOSED
 
     @property
+    def one_at_a_time(self) -> bool:
+        """Whether the service answers questions, but has completed no operation since it failed."""
+        return self.state is Circuit.HALF_OPEN
+
+    @property
     def seconds_left(self) -> float:
         """How long the service, or the outcome of a trial, is to be waited for."""
         return max(self._until - self._now(), 0.0)
+
+    async def pause(self) -> float:
+        """Seconds to wait before polling; 0 when the service works, or may be tried."""
+        if self.closed or self.one_at_a_time:
+            return 0.0
+        return await self._wait_or_look()
+
+    async def outage(self) -> float:
+        """Seconds to wait with an attempt that is polled already; a trial waits for none."""
+        if self.state is not Circuit.OPEN:
+            return 0.0
+        return await self._wait_or_look()
+
+    async def _wait_or_look(self) -> float:
+        left = min(self.seconds_left, LOOK_AGAIN_SECONDS)
+        return left if left > 0 else await self.look()
+
+    async def look(self) -> float:
+        """Ask now; 0 when the service answers, else the pause that its failure costs."""
+        try:
+            await self._ask()
+        except (UnavailableError, OutcomeUnknownError) as error:
+            return self.failed(str(error))
+        except ServiceError:
+            pass  # a refusal is an answer: the service is there
+        if not self.closed:
+            self._open_half()
+        return 0.0
 
     def failed(self, error: str) -> float:
         """Count one failure; those of operations that began before the pause count once."""
@@ -118,27 +158,25 @@ class CircuitBreaker:
         self.state = Circuit.OPEN
         return self._begin_pause()
 
-    def looked(self) -> None:
-        """The service answered a health question. That half-closes the circuit, see the class."""
-        if not self.closed:
-            self.state = Circuit.HALF_OPEN
-            self._until = 0.0
-
     def tried(self) -> None:
         """An operation began; others wait for its outcome, but not longer than a pause."""
-        if self.state is Circuit.HALF_OPEN:
+        if self.one_at_a_time:
             self.state = Circuit.TRIAL
             self._begin_pause()
 
     def undecided(self) -> None:
         """The operation ended before it could tell: the next one is the trial."""
         if self.state is Circuit.TRIAL:
-            self.looked()
+            self._open_half()
 
     def succeeded(self) -> None:
         """An operation succeeded."""
         self.state = Circuit.CLOSED
         self._failures = 0
+        self._until = 0.0
+
+    def _open_half(self) -> None:
+        self.state = Circuit.HALF_OPEN
         self._until = 0.0
 
     def _begin_pause(self) -> float:
@@ -171,51 +209,6 @@ class DiskSpace:
 
 
 @final
-class ServiceGate:
-    """One service: open while its breaker is closed, then for one attempt after a good look."""
-
-    def __init__(self, breaker: CircuitBreaker, look: Callable[[], Awaitable[object]]) -> None:
-        self.breaker = breaker
-        self._look = look
-
-    @property
-    def one_at_a_time(self) -> bool:
-        """Whether the service answers questions, but has completed no operation since it failed."""
-        return self.breaker.state is Circuit.HALF_OPEN
-
-    async def pause(self) -> float:
-        """Seconds to wait before polling; 0 when the service works, or may be tried."""
-        if self.breaker.state in {Circuit.CLOSED, Circuit.HALF_OPEN}:
-            return 0.0
-        return await self._wait_or_look()
-
-    async def outage(self) -> float:
-        """Seconds to wait with an attempt that is polled already; a trial waits for none."""
-        if self.breaker.state is not Circuit.OPEN:
-            return 0.0
-        return await self._wait_or_look()
-
-    def tried(self) -> None:
-        """An attempt that needs the service was polled."""
-        self.breaker.tried()
-
-    async def _wait_or_look(self) -> float:
-        left = min(self.breaker.seconds_left, LOOK_AGAIN_SECONDS)
-        return left if left > 0 else await self.look()
-
-    async def look(self) -> float:
-        """Ask now; 0 when the service answers, else the pause that its failure costs."""
-        try:
-            await self._look()
-        except (UnavailableError, OutcomeUnknownError) as error:
-            return self.breaker.failed(str(error))
-        except ServiceError:
-            pass  # a refusal is an answer: the service is there
-        self.breaker.looked()
-        return 0.0
-
-
-@final
 class DiskGate:
     """The disk below the workspaces."""
 
@@ -236,14 +229,6 @@ class DiskGate:
         return DISK_PAUSE_SECONDS
 
 
-class Polls(Protocol):
-    """The one question a poller asks; every task queue answers it."""
-
-    async def poll(self, request: PollRequest) -> tuple[AttemptRecord, ...]:
-        """Take up to `count` scheduled tasks."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class PolledType:
     """A task type, its domain, and what must work before it is polled."""
@@ -258,10 +243,10 @@ class PolledType:
 class PollTools:
     """What every poller of a worker shares; `unheard` looks for rows that a lost answer had."""
 
-    queue: Polls
+    poll: Callable[[PollRequest], Awaitable[tuple[AttemptRecord, ...]]]
     clock: Clock
     budget: SlotBudget
-    breaker: CircuitBreaker
+    conductor: ServiceGate
     worker_id: str
     draining: asyncio.Event
     take: Callable[[AttemptRecord], None]
@@ -308,21 +293,21 @@ class Poller:
         )
         asked = tools.clock.monotonic()
         try:
-            records = await tools.queue.poll(request)
+            records = await tools.poll(request)
         except ServiceError as error:
-            was_closed = tools.breaker.closed
-            pause = tools.breaker.failed(str(error))
+            was_closed = tools.conductor.closed
+            pause = tools.conductor.failed(str(error))
             if was_closed:
                 facts = {"error": str(error), "pause_seconds": round(pause, 3)}
-                write(LOGGER, logging.WARNING, f"circuit open: {tools.breaker.name}", facts)
+                write(LOGGER, logging.WARNING, f"circuit open: {tools.conductor.name}", facts)
             self._busy = False
             if isinstance(error, OutcomeUnknownError):
                 # The server may go on with this poll, and hand rows out to a worker that is gone.
                 self._open_until = asked + wait_ms / 1000 + OPEN_POLL_SECONDS
             return 0
-        if not tools.breaker.closed:
-            write(LOGGER, logging.INFO, f"circuit closed: {tools.breaker.name}", {})
-        tools.breaker.succeeded()
+        if not tools.conductor.closed:
+            write(LOGGER, logging.INFO, f"circuit closed: {tools.conductor.name}", {})
+        tools.conductor.succeeded()
         for record in records:
             tools.take(record)
         if records:

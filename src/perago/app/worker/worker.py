@@ -145,7 +145,7 @@ class Worker:
         """Whether new attempts are taken: running, executors live, services answer."""
         parts = self._parts
         gates = (parts.conductor_gate, parts.lakefs_gate)
-        answering = all(gate is None or gate.breaker.state is not Circuit.OPEN for gate in gates)
+        answering = all(gate is None or gate.state is not Circuit.OPEN for gate in gates)
         return self.phase is WorkerPhase.RUNNING and parts.bodies.ready > 0 and answering
 
     def drain(self) -> None:
@@ -216,10 +216,10 @@ class Worker:
     def _poller(self, polled: PolledType) -> Poller:
         parts = self._parts
         tools = PollTools(
-            queue=parts.ports.queue,
+            poll=parts.ports.queue.poll,
             clock=parts.ports.clock,
             budget=self.budget,
-            breaker=parts.conductor_gate.breaker,
+            conductor=parts.conductor_gate,
             worker_id=parts.settings.worker_id,
             draining=self._draining,
             take=self.attempts.begin,

@@ -17,7 +17,6 @@ from perago.app.worker.polling import (
     IDLE_WAIT_MS,
     OPEN_POLL_SECONDS,
     SHARED_WAIT_MS,
-    CircuitBreaker,
     DiskGate,
     DiskSpace,
     PolledType,
@@ -72,17 +71,17 @@ class Scene:
     def __post_init__(self) -> None:
         self.budget = SlotBudget(lambda: self.slots)
         now = self.clock.monotonic
-        self.breaker = CircuitBreaker("conductor", now=now, fraction=lambda: 1.0)
+        self.conductor = ServiceGate("conductor", answers, now=now, fraction=lambda: 1.0)
 
     async def run(
         self, *services: ServiceGate, disk: DiskGate | None = None, domain: str | None = None
     ) -> None:
         """Poll until the plan is over."""
         tools = PollTools(
-            queue=self,
+            poll=self.poll,
             clock=self.clock,
             budget=self.budget,
-            breaker=self.breaker,
+            conductor=self.conductor,
             worker_id="w-1",
             draining=self.draining,
             take=self.take or self.taken.append,
@@ -161,13 +160,13 @@ async def test_a_drain_ends_the_wait_for_a_slot_and_keeps_what_the_last_poll_bro
     assert (len(scene.asked), len(scene.taken), scene.budget.taken) == (1, 1, 1)
 
 
-async def test_a_poll_that_fails_gives_its_slots_back_and_opens_the_breaker() -> None:
+async def test_a_poll_that_fails_gives_its_slots_back_and_opens_the_circuit() -> None:
     scene = Scene([UnavailableError("refused"), 0])
     await scene.run()
     assert scene.budget.taken == 0
-    assert scene.breaker.closed
-    assert not Scene([0]).breaker.last_error
-    assert scene.breaker.last_error == "refused"
+    assert scene.conductor.closed
+    assert not Scene([0]).conductor.last_error
+    assert scene.conductor.last_error == "refused"
 
 
 async def answers() -> None:
@@ -178,22 +177,24 @@ async def test_polls_that_keep_failing_become_rare_although_the_health_question_
     None
 ):
     scene = Scene([UnavailableError("the queue's store is down") for _ in range(12)])
-    await scene.run(ServiceGate(scene.breaker, answers))
+    await scene.run(scene.conductor)
     pauses = [after - before for before, after in pairwise(scene.asked_at)]
     assert pauses == pytest.approx([0.5, 1, 2, 4, 8, 16, 32, 60, 60, 60, 60])
 
 
 async def test_attempts_are_not_burnt_while_lakefs_fails_though_it_answers() -> None:
     scene = Scene([1] * 10, slots=12)
-    breaker = CircuitBreaker("lakefs", now=scene.clock.monotonic, fraction=lambda: 1.0)
+    lakefs = ServiceGate(
+        "lakefs", answers, now=scene.clock.monotonic, fraction=lambda: 1.0
+    )
 
     def take(record: AttemptRecord) -> None:
         scene.taken.append(record)
         if len(scene.taken) > 2:  # served until then
-            breaker.failed("its block store is down")
+            lakefs.failed("its block store is down")
 
     scene.take = take
-    await scene.run(ServiceGate(breaker, answers))
+    await scene.run(lakefs)
     assert [each.count for each in scene.asked[:3]] == [1, 11, 10]
     assert {each.count for each in scene.asked[3:]} == {1}, "one finds out, not a batch"
     tried_at = scene.asked_at[2:]

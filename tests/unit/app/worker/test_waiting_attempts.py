@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from perago.app.authoring.task_declaration import task, task_of
 from perago.app.telemetry.listeners import WaitingAttempts, WaitLines
 from perago.app.telemetry.metrics import AttemptMetrics, Metrics
 from perago.app.worker.attempts import Heartbeat, HeartbeatLease
-from perago.app.worker.polling import Circuit, CircuitBreaker, ServiceGate
+from perago.app.worker.polling import Circuit, ServiceGate
 from perago.app.worker.worker import WorkerEnd
 from perago.domain.attempt import AttemptStatus, Current, FenceVerdict, Stale
 from perago.domain.policy import PolicySetting
@@ -40,8 +40,8 @@ async def _until(happened: Callable[[], bool]) -> None:
             await asyncio.sleep(0.01)
 
 
-def _breaker() -> CircuitBreaker:
-    return CircuitBreaker("lakefs", now=SystemClock().monotonic, fraction=lambda: 1.0)
+def _gate(ask: Callable[[], Awaitable[None]]) -> ServiceGate:
+    return ServiceGate("lakefs", ask, now=SystemClock().monotonic, fraction=lambda: 1.0)
 
 
 async def _answers() -> None:
@@ -50,10 +50,9 @@ async def _answers() -> None:
 
 async def test_a_wait_opens_the_circuit_and_a_drain_ends_it_after_the_grace(tmp_path: Path) -> None:
     world = FaultWorld(tmp_path, PolicySetting.HEAD_PARENT, fenced=False)
-    breaker = _breaker()
-    gate = ServiceGate(breaker, _answers)
+    gate = _gate(_answers)
     worker, running = await started(world, *_away_for_ever(), job=nothing_to_do(), lakefs_gate=gate)
-    await _until(lambda: breaker.state is Circuit.OPEN)
+    await _until(lambda: gate.state is Circuit.OPEN)
     assert not worker.is_ready
     assert worker.attempts.running, "the attempt still waits"
     worker.drain()
@@ -97,11 +96,11 @@ async def test_while_an_attempt_waits_for_lakefs_other_rows_stay_in_the_queue(
             raise AWAY
 
     world = FaultWorld(tmp_path, PolicySetting.HEAD_PARENT, fenced=False)
-    gate = ServiceGate(_breaker(), look)
+    gate = _gate(look)
     worker, running = await started(
         world, *_away_for_ever(), job=nothing_to_do(), lakefs_gate=gate, slots=2
     )
-    await _until(lambda: gate.breaker.state is Circuit.OPEN)
+    await _until(lambda: gate.state is Circuit.OPEN)
     await asyncio.sleep(1.5)  # the poll that was open then has ended
     second = await world.operator.workflows.start("flow", {"workspace": world.workspace()})
     polls = world.workers[0].calls["queue.poll"]
@@ -140,15 +139,15 @@ async def test_a_row_that_came_as_lakefs_failed_is_reported_and_not_kept_for_eve
         raise AWAY
 
     world = FaultWorld(tmp_path, PolicySetting.SETTLED, patience_seconds=1.5)
-    breaker, heard = _breaker(), Heard()
-    breaker.failed("lakeFS refused the connection")
+    gate, heard = _gate(look), Heard()
+    gate.failed("lakeFS refused the connection")
     first = ("repositories.read", "branches.head", "commits.read", "objects.read", "tags.read")
     faults = [refuse(call, AWAY, nth=nth) for call in first for nth in range(1, 20)]
     worker, running = await started(
         world,
         *faults,
         job=nothing_to_do(),
-        lakefs_gate=ServiceGate(breaker, look),
+        lakefs_gate=gate,
         listeners=[heard],
     )
     await _until(lambda: bool(worker.attempts.running))

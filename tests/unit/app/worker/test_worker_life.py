@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from tests.unit.app.attempt.fault_world import TASK, FaultWorld
 
 from perago.adapters.system import SystemClock
 from perago.app.telemetry.listeners import AttemptListener
-from perago.app.worker.polling import CircuitBreaker, PolledType, ServiceGate
+from perago.app.worker.polling import PolledType, ServiceGate
 from perago.app.worker.thread_body import ThreadBody
 from perago.app.worker.worker import (
     KILL_SECONDS,
@@ -39,6 +39,13 @@ async def nothing_to_do() -> None:
     """A periodic job that has ended."""
 
 
+def _failed(ask: Callable[[], Awaitable[None]], *, fraction: float = 1.0) -> ServiceGate:
+    """The gate of a lakeFS that an attempt could not reach."""
+    gate = ServiceGate("lakefs", ask, now=SystemClock().monotonic, fraction=lambda: fraction)
+    gate.failed("an attempt could not reach it")
+    return gate
+
+
 async def started(
     world: FaultWorld,
     *faults: Fault,
@@ -54,7 +61,8 @@ async def started(
     bodies = ThreadBody({TASK: world.task}, slots=slots)
     clock = SystemClock()
     surroundings = replace(made.world, body=bodies, clock=clock)
-    breaker = CircuitBreaker("conductor", now=clock.monotonic, fraction=lambda: 1.0)
+    ask = surroundings.queue.check
+    conductor = ServiceGate("conductor", ask, now=clock.monotonic, fraction=lambda: 1.0)
     # The tests of one slot want the row that they wait for to be polled whatever the gate says.
     gates = () if lakefs_gate is None or slots == 1 else (lakefs_gate,)
     worker = Worker(
@@ -65,7 +73,7 @@ async def started(
             types=[PolledType(TASK, None, gates)],
             settings=made.settings,
             listeners=listeners,
-            conductor_gate=ServiceGate(breaker, surroundings.queue.check),
+            conductor_gate=conductor,
             lakefs_gate=lakefs_gate,
             periodic=[lambda: job],
             force_kill_seconds=grace_seconds,
@@ -194,11 +202,8 @@ async def test_what_was_lost_while_it_waits_for_lakefs_ends_and_leaves_its_slot_
         raise UnavailableError("lakeFS refused the connection")
 
     world = FaultWorld(tmp_path, PolicySetting.HEAD_PARENT, fenced=False, response_seconds=1)
-    breaker = CircuitBreaker("lakefs", now=SystemClock().monotonic, fraction=lambda: 1.0)
-    breaker.failed("an attempt could not reach it")
-    worker, running = await started(
-        world, job=nothing_to_do(), lakefs_gate=ServiceGate(breaker, refused)
-    )
+    gate = _failed(refused)
+    worker, running = await started(world, job=nothing_to_do(), lakefs_gate=gate)
     async with asyncio.timeout(20):
         while not worker.attempts.running or worker.budget.taken:  # noqa: ASYNC110 - as above
             await asyncio.sleep(0.01)
@@ -206,7 +211,7 @@ async def test_what_was_lost_while_it_waits_for_lakefs_ends_and_leaves_its_slot_
     await world.operator.workflows.terminate(world.workflow, "not wanted")
     await asyncio.wait_for(worker.attempts.all_ended(), 20)
     assert (worker.budget.taken, world.runs) == (0, 0)
-    assert not breaker.closed, "an attempt that was told to stop has asked lakeFS for nothing"
+    assert not gate.closed, "an attempt that was told to stop has asked lakeFS for nothing"
     worker.drain()
     assert await asyncio.wait_for(running, 20) is WorkerEnd.DRAINED
 
@@ -218,9 +223,7 @@ async def test_an_error_in_a_wait_for_lakefs_gives_the_slot_back_once(
         raise LookupError("no such question")
 
     world = FaultWorld(tmp_path, PolicySetting.HEAD_PARENT, fenced=False)
-    breaker = CircuitBreaker("lakefs", now=SystemClock().monotonic, fraction=lambda: 0.0)
-    breaker.failed("an attempt could not reach it")
-    gate = ServiceGate(breaker, breaks)
+    gate = _failed(breaks, fraction=0.0)
     worker, running = await started(world, job=nothing_to_do(), lakefs_gate=gate)
     assert await asyncio.wait_for(running, 20) is WorkerEnd.BROKEN
     assert worker.budget.taken == 0
@@ -244,18 +247,15 @@ async def test_an_attempt_that_lakefs_served_closes_the_circuit(
 
     policy = PolicySetting.HEAD_PARENT
     world = FaultWorld(tmp_path, policy, fenced=False, patience_seconds=0)
-    breaker = CircuitBreaker("lakefs", now=SystemClock().monotonic, fraction=lambda: 1.0)
-    breaker.failed("an attempt could not reach it")
+    gate = _failed(answers)
     faults = [] if fault is None else [fault]
-    worker, running = await started(
-        world, *faults, job=nothing_to_do(), lakefs_gate=ServiceGate(breaker, answers)
-    )
+    worker, running = await started(world, *faults, job=nothing_to_do(), lakefs_gate=gate)
     async with asyncio.timeout(20):
         while not worker.attempts.running:  # noqa: ASYNC110 - as above
             await asyncio.sleep(0.01)
     worker.drain()
     assert await asyncio.wait_for(running, 20) is WorkerEnd.DRAINED
-    assert breaker.closed is closed
+    assert gate.closed is closed
 
 
 async def test_a_part_that_ends_with_an_error_has_broken_the_worker(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Pauses of a circuit breaker, and what a gate makes of them."""
+"""When a service is left alone, asked, and tried again; and what a full disk does."""
 
 from dataclasses import dataclass, field
 
@@ -9,7 +9,6 @@ from perago.app.worker.polling import (
     DISK_PAUSE_SECONDS,
     LOOK_AGAIN_SECONDS,
     PAUSE_SECONDS_MAX,
-    CircuitBreaker,
     DiskGate,
     DiskSpace,
     ServiceGate,
@@ -41,12 +40,15 @@ def clock() -> VirtualClock:
     return VirtualClock()
 
 
-def breaker(clock: VirtualClock, fraction: float = 1.0) -> CircuitBreaker:
-    return CircuitBreaker("lakefs", now=clock.monotonic, fraction=lambda: fraction)
+def gate_of(
+    clock: VirtualClock, service: Service | None = None, *, fraction: float = 1.0
+) -> ServiceGate:
+    ask = (service or Service()).look
+    return ServiceGate("lakefs", ask, now=clock.monotonic, fraction=lambda: fraction)
 
 
 async def test_pauses_double_up_to_a_limit(clock: VirtualClock) -> None:
-    opened = breaker(clock)
+    opened = gate_of(clock)
     pauses: list[float] = []
     for _ in range(9):
         pauses.append(opened.failed("refused"))
@@ -56,17 +58,17 @@ async def test_pauses_double_up_to_a_limit(clock: VirtualClock) -> None:
 
 
 def test_chance_takes_up_to_half_of_a_pause(clock: VirtualClock) -> None:
-    assert breaker(clock, fraction=0.0).failed("refused") == 0.25
-    assert breaker(clock, fraction=0.5).failed("refused") == 0.375
+    assert gate_of(clock, fraction=0.0).failed("refused") == 0.25
+    assert gate_of(clock, fraction=0.5).failed("refused") == 0.375
 
 
 def test_failures_of_one_outage_count_once(clock: VirtualClock) -> None:
-    opened = breaker(clock)
+    opened = gate_of(clock)
     assert [opened.failed("refused") for _ in range(3)] == [0.5, 0.5, 0.5]
 
 
 async def test_a_success_closes(clock: VirtualClock) -> None:
-    opened = breaker(clock)
+    opened = gate_of(clock)
     opened.failed("refused")
     opened.succeeded()
     assert (opened.closed, opened.seconds_left) == (True, 0.0)
@@ -75,9 +77,9 @@ async def test_a_success_closes(clock: VirtualClock) -> None:
 
 async def test_a_failed_service_is_looked_at_before_anything_is_polled(clock: VirtualClock) -> None:
     service = Service([UnavailableError("refused"), OutcomeUnknownError("silent")])
-    gate = ServiceGate(breaker(clock), service.look)
+    gate = gate_of(clock, service)
     assert (await gate.pause(), service.looks) == (0.0, 0)
-    gate.breaker.failed("an attempt could not reach it")
+    gate.failed("an attempt could not reach it")
     assert (await gate.pause(), service.looks) == (0.5, 0)
     clock.advance(0.5)
     assert (await gate.pause(), service.looks) == (1.0, 1)
@@ -85,29 +87,29 @@ async def test_a_failed_service_is_looked_at_before_anything_is_polled(clock: Vi
     assert (await gate.pause(), service.looks) == (2.0, 2)
     clock.advance(2.0)
     assert (await gate.pause(), service.looks) == (0.0, 3)
-    assert (gate.one_at_a_time, gate.breaker.closed) == (True, False)
-    gate.breaker.succeeded()
-    assert (gate.one_at_a_time, gate.breaker.closed) == (False, True)
+    assert (gate.one_at_a_time, gate.closed) == (True, False)
+    gate.succeeded()
+    assert (gate.one_at_a_time, gate.closed) == (False, True)
 
 
 async def test_only_an_operation_that_succeeds_ends_the_doubling(clock: VirtualClock) -> None:
-    gate = ServiceGate(breaker(clock), Service().look)
+    gate = gate_of(clock)
     pauses: list[float] = []
     for _ in range(5):
-        pauses.append(gate.breaker.failed("its store is down"))
-        clock.advance(gate.breaker.seconds_left)
+        pauses.append(gate.failed("its store is down"))
+        clock.advance(gate.seconds_left)
         assert await gate.pause() == 0.0, "the health question is answered"
     assert pauses == [0.5, 1.0, 2.0, 4.0, 8.0]
-    gate.breaker.succeeded()
-    assert gate.breaker.failed("again") == 0.5
+    gate.succeeded()
+    assert gate.failed("again") == 0.5
 
 
 async def test_one_trial_at_a_time_and_attempts_that_are_polled_wait_for_none(
     clock: VirtualClock,
 ) -> None:
     service = Service()
-    gate = ServiceGate(breaker(clock), service.look)
-    gate.breaker.failed("its store is down")
+    gate = gate_of(clock, service)
+    gate.failed("its store is down")
     clock.advance(0.5)
     assert await gate.pause() == 0.0
     gate.tried()
@@ -115,22 +117,22 @@ async def test_one_trial_at_a_time_and_attempts_that_are_polled_wait_for_none(
     clock.advance(0.5)
     assert (await gate.pause(), service.looks) == (0.0, 2), "a trial may take long"
     gate.tried()
-    assert gate.breaker.failed("its store is down") == 1.0, "the failure of a trial counts"
+    assert gate.failed("its store is down") == 1.0, "the failure of a trial counts"
     assert (await gate.pause(), await gate.outage()) == (1.0, 1.0)
 
 
 async def test_a_trial_that_could_not_tell_is_followed_by_the_next_at_once(
     clock: VirtualClock,
 ) -> None:
-    gate = ServiceGate(breaker(clock), Service().look)
-    gate.breaker.failed("its store is down")
+    gate = gate_of(clock)
+    gate.failed("its store is down")
     clock.advance(0.5)
     await gate.pause()
     gate.tried()
-    gate.breaker.undecided()
+    gate.undecided()
     assert (await gate.pause(), gate.one_at_a_time) == (0.0, True)
-    gate.breaker.failed("its store is down")
-    gate.breaker.undecided()
+    gate.failed("its store is down")
+    gate.undecided()
     assert await gate.pause() > 0, "what began before the failure says nothing of it"
 
 
@@ -138,20 +140,20 @@ async def test_a_long_pause_is_asked_for_again_and_ends_with_a_success(
     clock: VirtualClock,
 ) -> None:
     service = Service()
-    gate = ServiceGate(breaker(clock), service.look)
+    gate = gate_of(clock, service)
     for _ in range(8):
-        gate.breaker.failed("refused")
-        clock.advance(gate.breaker.seconds_left)
-    gate.breaker.failed("refused")
-    assert gate.breaker.seconds_left == PAUSE_SECONDS_MAX
+        gate.failed("refused")
+        clock.advance(gate.seconds_left)
+    gate.failed("refused")
+    assert gate.seconds_left == PAUSE_SECONDS_MAX
     assert await gate.pause() == LOOK_AGAIN_SECONDS
-    gate.breaker.succeeded()
+    gate.succeeded()
     assert (await gate.pause(), service.looks) == (0.0, 0)
 
 
 async def test_a_refusal_is_an_answer(clock: VirtualClock) -> None:
-    gate = ServiceGate(breaker(clock), Service([RepositoryMissingError("no such")]).look)
-    gate.breaker.failed("refused")
+    gate = gate_of(clock, Service([RepositoryMissingError("no such")]))
+    gate.failed("refused")
     clock.advance(1)
     assert await gate.pause() == 0.0
 
