@@ -59,19 +59,25 @@ def _is_listed(parts: SplitResult, listed: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LakeFSConnection:
+class ServerConnection:
+    """A server, and the way to it."""
+
+    url: str
+    ca_file: Path | None = None
+    verify_tls: bool = True
+    proxies: Proxies = Proxies()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LakeFSConnection(ServerConnection):
     """One lakeFS installation, and how object bytes travel.
 
     `requests_max` 0 is the adapter's. With `answer_seconds` each question gets that much and is
     asked once: for a person who waits.
     """
 
-    url: str
     access_key_id: str = ""
     secret_access_key: str = field(default="", repr=False)
-    ca_file: Path | None = None
-    verify_tls: bool = True
-    proxies: Proxies = Proxies()
     route: str = "auto"
     requests_max: int = 0
     answer_seconds: float = 0.0
@@ -83,15 +89,11 @@ class LakeFSConnection:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ConductorConnection:
+class ConductorConnection(ServerConnection):
     """One Conductor installation."""
 
-    url: str
     auth_key: str | None = None
     auth_secret: str | None = field(default=None, repr=False)
-    ca_file: Path | None = None
-    verify_tls: bool = True
-    proxies: Proxies = Proxies()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,7 +23,12 @@ from perago.adapters.filesystem.locks import RootLock
 from perago.adapters.observability.progress import ProgressLog
 from perago.app.attempt.context import AttemptPorts, KnownRepositories, LakeFS
 from perago.app.attempt.reset_task import ResetTools
-from perago.app.connections import ConductorConnection, Connections, LakeFSConnection
+from perago.app.connections import (
+    ConductorConnection,
+    Connections,
+    LakeFSConnection,
+    ServerConnection,
+)
 from perago.app.fence.trust import FenceTools, FenceTrust
 from perago.app.settings.settings import Settings
 from perago.domain.errors import RuntimeConfigError
@@ -89,9 +94,7 @@ def open_conductor(connection: ConductorConnection | None) -> ConductorInstallat
             return cast("ConductorInstallation", _open_foreign("conductor", scheme, connection))
 
 
-def _open_foreign(
-    kind: str, scheme: str, connection: LakeFSConnection | ConductorConnection
-) -> Any:  # noqa: ANN401 - one of the two installations
+def _open_foreign(kind: str, scheme: str, connection: ServerConnection) -> Any:  # noqa: ANN401 - one of the two installations
     """What the entry point `<kind>.<scheme>` of a package opens."""
     points = {point.name: point for point in entry_points(group=ADAPTERS_GROUP)}
     if f"{kind}.{scheme}" in points:

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING
 from perago.adapters.workspace.pipeline import LocalCache, LocalWorkspacePipeline, TransferListener
 from perago.app.authoring.current_attempt import CurrentAttempt
 from perago.app.connections import (
-    ConductorConnection,
     Connections,
     LakeFSConnection,
+    ServerConnection,
     connections_of,
 )
 from perago.app.settings.settings import Settings, load_settings
@@ -108,7 +108,7 @@ def lakefs_configuration(connection: LakeFSConnection) -> "LakeFSConfiguration":
     )
 
 
-def http_terms(connection: LakeFSConnection | ConductorConnection) -> "HttpTerms":
+def http_terms(connection: ServerConnection) -> "HttpTerms":
     """How requests to a server are sent."""
     from perago.adapters.http import HttpTerms  # noqa: PLC0415 - lazy
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import cast, final
 
 from perago.app.attempt.context import AttemptPorts, AttemptSettings
-from perago.app.attempt.patience import CONDUCTOR, NoStopOrder, Patience, PatienceTerms
+from perago.app.attempt.patience import CONDUCTOR, Patience, PatienceTerms
 from perago.app.authoring.task_definition import (
     TaskDefDifference,
     TaskDefinition,
@@ -371,19 +371,7 @@ class StartWait(Progress):
 
 def patience_of_start(ports: AttemptPorts, seconds_max: float, heard: StartWait) -> Patience:
     """One patience for all that a start asks; a signal cancels the start and so its waiting."""
-    return Patience(
-        PatienceTerms(
-            clock=ports.clock,
-            fraction=ports.identities.fraction,
-            seconds_max=seconds_max,
-            lease=None,
-            lease_seconds=0,
-            began=0,
-            stop_order=NoStopOrder(),
-            progress=heard,
-            lakefs_is_away=lambda _: None,
-        )
-    )
+    return Patience(PatienceTerms(ports.clock, ports.identities.fraction, seconds_max, heard))
 
 
 @dataclass(frozen=True, slots=True)
@@ -415,7 +403,8 @@ class Upkeep:
             queue = self.container.conductor().queue
             done = await sweep_directories(self.container.directories(), times, queue)
         except Exception as error:  # noqa: BLE001 - litter is no reason to end a worker
-            write(LOGGER, logging.WARNING, "workspace garbage collection failed", _why(error))
+            why = {"error": str(error)}
+            write(LOGGER, logging.WARNING, "workspace garbage collection failed", why)
             return
         if done.removed or done.failed:
             facts = {"removed": list(map(str, done.removed)), "failed": list(map(str, done.failed))}
@@ -430,7 +419,8 @@ class Upkeep:
         try:
             judged = await RemotePass(tools, repository, retention_times(self.settings)).run()
         except Exception as error:  # noqa: BLE001 - litter is no reason to end a worker
-            write(LOGGER, logging.WARNING, "remote garbage collection failed", _why(error))
+            why = {"error": str(error)}
+            write(LOGGER, logging.WARNING, "remote garbage collection failed", why)
             return
         removed = [each.name for each in judged if each.removed]
         failed = [f"{each.name}: {each.error}" for each in judged if each.error]
@@ -443,7 +433,3 @@ def _first(failed: list[str]) -> list[str]:
     """As many as a log line may hold: a Conductor that is down fails every leftover."""
     more = len(failed) - FAILURES_LOGGED_MAX
     return [*failed[:FAILURES_LOGGED_MAX], *([f"and {more} more"] if more > 0 else [])]
-
-
-def _why(error: Exception) -> dict[str, object]:
-    return {"error": str(error)}

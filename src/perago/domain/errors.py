@@ -192,8 +192,6 @@ class ResultTooLargeError(PeragoError, ValueError):
             f"the result has {size_bytes} bytes as JSON, expected at most {limit_bytes}; "
             "write the data into the workspace and return its path"
         )
-        self.size_bytes = size_bytes
-        self.limit_bytes = limit_bytes
 
 
 class ResultNotStorableError(PeragoError, ValueError):
@@ -203,7 +201,6 @@ class ResultNotStorableError(PeragoError, ValueError):
 
     def __init__(self, found: str) -> None:
         super().__init__(f"the result must be JSON without NaN and infinities: {found}")
-        self.found = found
 
 
 class ResetNeededError(PeragoError):
@@ -233,7 +230,6 @@ class DamagedResultError(ResetNeededError, RuntimeError):
 
     def __init__(self, found: str) -> None:
         super().__init__(f"the stored result is damaged: {found}")
-        self.found = found
 
 
 class ReservedPathError(PeragoError, RuntimeError):
@@ -273,7 +269,6 @@ class StoredResultError(ResetNeededError, ValueError):
             f"the stored result differs from today's result model in: {differing};"
             " deploy the code that decided, or reset the task"
         )
-        self.differing = differing
 
 
 class TaskExecutionError(PeragoError, RuntimeError):

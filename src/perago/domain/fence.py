@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
+from textwrap import indent
 
 
 class FenceState(StrEnum):
@@ -54,10 +55,6 @@ end
 """
 
 
-def _indent(text: str, spaces: int) -> str:
-    return "".join(f"{' ' * spaces}{line}\n" for line in text.splitlines())
-
-
 # `pre-merge` runs inside the update that moves the branch, on every try of the server, with the
 # parents that the commit will have: 20 rounds of 8 publishers had one winner each, without it 2 to
 # 8 (lakeFS 1.86). No branch filter: scratch branches of the canary must be covered as well.
@@ -72,7 +69,7 @@ hooks:
     type: lua
     properties:
       script: |
-{_indent(script, 8)}""".encode()
+{indent(script, " " * 8)}""".encode()
 
 
 FENCE_FILE_1 = _file(

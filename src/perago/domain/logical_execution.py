@@ -194,13 +194,8 @@ def chain_of_key(key: LogicalExecutionKey) -> str:
 
 def attempt_marks_of_task(attempt: AttemptSnapshot) -> str:
     """Prefix of the marks of all attempts of an attempt's task."""
-    return attempt_marks_of(attempt.workflow_id, attempt.reference_name, attempt.iteration)
-
-
-def attempt_marks_of(workflow_id: str, reference_name: str, iteration: int) -> str:
-    """Prefix of the marks of all attempts of one task."""
-    task = short_hash(workflow_id, reference_name, str(iteration))
-    return f"{ATTEMPT_MARK_PREFIX}{workflow_segment(workflow_id)}-{task}-"
+    task = short_hash(attempt.workflow_id, attempt.reference_name, str(attempt.iteration))
+    return f"{ATTEMPT_MARK_PREFIX}{workflow_segment(attempt.workflow_id)}-{task}-"
 
 
 def mark_of(attempt: AttemptSnapshot) -> AttemptMark:

@@ -121,9 +121,6 @@ METADATA_BYTES_MAX = 128 * 1024
 RESULT_BYTES_MAX = 3 * 1024 * 1024
 """Canonical JSON; Conductor keeps larger outputs elsewhere."""
 
-PIECES_MAX = 25
-"""24 full pieces, and one because a cut steps back to the start of a character."""
-
 # How a stored text begins, so that it says itself how it is to be read.
 _JSON = "json:"
 _ZLIB = "zlib:"

@@ -128,8 +128,8 @@ def test_errors_carry_their_facts() -> None:
     assert (stale.task_id, stale.stale) == ("t1", STALE)
     assert StaleAttemptError("t1").stale is None
     assert str(ReservedPathError("a")).startswith("a is reserved")
-    assert ResultNotStorableError("nan").found == "nan"
-    assert DamagedResultError("half").found == "half"
+    assert str(ResultNotStorableError("nan")).endswith("without NaN and infinities: nan")
+    assert DamagedResultError("half").fault == "the stored result is damaged: half"
 
 
 @pytest.mark.parametrize(
@@ -186,7 +186,7 @@ def test_an_error_survives_the_way_between_two_processes(error: PeragoError) -> 
 
 def test_a_stored_result_error_says_what_differs_and_the_way_out() -> None:
     error = StoredResultError("count")
-    assert error.differing == "count"
+    assert error.fault.startswith("the stored result differs from today's result model in: count;")
     assert "perago reset-task" in str(error)
 
 

@@ -126,21 +126,19 @@ async def complete(
     update: AttemptEnd,
     lease: Lease,
     *,
-    began: float | None = None,
+    began: float,
 ) -> Recorded:
     """Join the heartbeats, send until answered or the deadline, read back.
 
     A heartbeat beside a terminal update can undo it, hence the join. Sending a terminal update
     again is harmless: the first accepted one wins and later ones are ignored. A hand back that is
     sent again would take the row from another worker that has it now, so each is sent after a read.
-    Without `began`, the attempt begins now.
 
     Raises StaleAttemptError, and has sent nothing then, when the row is not this attempt's; and
     CompletionRefusedError when the server has understood a success and does not take it, which
     sending it again would not change.
     """
     await lease.end()
-    began = ports.clock.monotonic() if began is None else began
     deadline = completion_deadline(attempt, now=ports.clock.monotonic(), beat=lease.last_beat)
     pause, sent, recorded = FIRST_PAUSE_SECONDS, False, Recorded.UNKNOWN
     wait: Wait | None = None

@@ -7,7 +7,7 @@ from typing import cast
 
 from perago.app.attempt.patience import NoStopOrder, Patience, StopOrder
 from perago.app.authoring.task_definition import TaskDefinition
-from perago.app.authoring.workspace_spec import StagedCheck, WorkspaceSpec
+from perago.app.authoring.workspace_spec import WorkspaceSpec
 from perago.app.fence.trust import FenceTrust
 from perago.domain.attempt import (
     PATIENCE_SECONDS,
@@ -51,6 +51,7 @@ from perago.ports.system import Clock, Concurrency, Identities
 from perago.ports.task_body import TaskBody
 from perago.ports.workspace import (
     AttemptDirectories,
+    AttemptMarker,
     DirectoryUploads,
     Materialised,
     Progress,
@@ -225,11 +226,6 @@ class Attempt:
         return None if budget is None else budget.as_value()
 
     @property
-    def checks(self) -> Sequence[StagedCheck]:
-        """The author's checks of the staged commit."""
-        return () if self.task.workspace is None else self.task.workspace.checks
-
-    @property
     def body_seconds_max(self) -> float:
         """How long the task function and the checks may run together; 0 means no limit."""
         return self.task.controls.body_seconds or self.settings.body_seconds
@@ -244,6 +240,11 @@ class Attempt:
     def staging_branch(self) -> BranchName:
         """The name of this execution's private branch."""
         return staging_branch_name(self.row, self.execution_id)
+
+    @property
+    def marker(self) -> AttemptMarker:
+        """What stands in its directory, so that others know whose that is."""
+        return AttemptMarker(self.row, self.execution_id, owner_worker_id=self.settings.worker_id)
 
     @property
     def effect_seconds(self) -> float:

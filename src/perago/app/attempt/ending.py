@@ -51,20 +51,25 @@ def cause_of(error: Exception) -> Cause:
             return Cause.FAILED
 
 
-def end_of_failure(attempt: Attempt, error: Exception) -> AttemptEnd | None:
-    """What ends the attempt; None for a stale attempt, which ends nothing.
+def end_of_failure(attempt: Attempt, error: Exception) -> tuple[AttemptEnd | None, Exception]:
+    """What ends the attempt, and the error to tell of; no end for a stale one, which ends nothing.
 
     An update names the task id alone. What it would end is the row of a rerun or a redelivery,
-    or a row that a late heartbeat brought back beside its own retry.
+    or a row that a late heartbeat brought back beside its own retry. Of a row that came back too
+    often all reasons are told.
     """
     cause, failed = cause_of(error), failed_update(attempt, error)
     match ending_of(attempt, cause):
         case Ending.NOTHING:
-            return None
+            return None, error
         case Ending.HAND_BACK:
-            return hand_back(attempt, cause, failed.reason or "")
+            return hand_back(attempt, cause, failed.reason or ""), error
+        case Ending.GIVE_UP:
+            too_often = _too_often(attempt, failed.reason or "")
+            too_often.__cause__ = error  # for the traceback in the log
+            return failed_update(attempt, too_often), too_often
         case _:
-            return failed
+            return failed, error
 
 
 def hand_back(attempt: Attempt, cause: Cause, why: str) -> HandBack:
@@ -78,15 +83,6 @@ def hand_back(attempt: Attempt, cause: Cause, why: str) -> HandBack:
         output=remembered.as_output(),
         after_seconds=pause_seconds(cause, len(earlier)),
     )
-
-
-def what_failed(attempt: Attempt, error: Exception) -> Exception:
-    """The error itself, or that the row came back too often, which has all reasons."""
-    if ending_of(attempt, cause_of(error)) is not Ending.GIVE_UP:
-        return error
-    too_often = _too_often(attempt, failed_update(attempt, error).reason or "")
-    too_often.__cause__ = error  # for the traceback in the log
-    return too_often
 
 
 def end_of_lost(attempt: Attempt, why: str, *, may_publish: bool) -> AttemptEnd | None:

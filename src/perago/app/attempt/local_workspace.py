@@ -32,7 +32,6 @@ from perago.domain.sync_plan import SyncPlan
 from perago.ports.errors import ServiceError, WorkspaceLostError
 from perago.ports.task_body import BodyStopped
 from perago.ports.workspace import (
-    AttemptMarker,
     Materialised,
     Phase,
     StagingArea,
@@ -49,7 +48,7 @@ async def materialise(
     ports: AttemptPorts, attempt: Attempt, workspace: WorkspaceReference
 ) -> tuple[Path, Materialised]:
     """A fresh directory with exactly what the input commit holds under the prefix."""
-    directory = await ports.directories.create(_marker(attempt))
+    directory = await ports.directories.create(attempt.marker)
     attempt.leftovers.directory = directory
     source = WorkspaceSource(workspace.repository, workspace.ref, attempt.spec.prefix)
 
@@ -61,7 +60,7 @@ async def materialise(
     async def begin_anew() -> None:
         """Half of a workspace is in the directory: begin with an empty one."""
         await ports.directories.remove(directory)
-        await ports.directories.create(_marker(attempt))
+        await ports.directories.create(attempt.marker)
 
     materialised = await ports.patience.until_done(LAKEFS, "the download", download, begin_anew)
     if isinstance(materialised, BodyStopped):
@@ -76,11 +75,6 @@ async def materialise(
     }
     ports.progress.phase(Phase.MATERIALISED, facts)
     return directory, materialised
-
-
-def _marker(attempt: Attempt) -> AttemptMarker:
-    worker_id = attempt.settings.worker_id
-    return AttemptMarker(attempt.row, attempt.execution_id, owner_worker_id=worker_id)
 
 
 async def check_workspace(
@@ -328,7 +322,7 @@ async def _recovered(
     # A deploy may have changed the result model. No attempt could complete with the old result.
     # Nothing is decided yet, so the new code can still run.
     check_stored_result(attempt.task, kept.result)
-    await ports.directories.take_over(directory, _marker(attempt))
+    await ports.directories.take_over(directory, attempt.marker)
     attempt.leftovers.directory = directory
     source = WorkspaceSource(
         RepositoryId(ran_for.repository), CommitId(ran_for.input_commit), ran_for.prefix

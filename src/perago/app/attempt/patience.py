@@ -7,7 +7,7 @@ it again. It waits until the row can no longer be this attempt's, but not longer
 """
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Protocol, TypeVar, cast, final
 
@@ -82,12 +82,12 @@ class PatienceTerms:
     clock: Clock
     fraction: Callable[[], float]
     seconds_max: float
-    lease: Lease | None
-    lease_seconds: float
-    began: float
-    stop_order: StopOrder
     progress: Progress
-    lakefs_is_away: Callable[[Exception], None]
+    lease: Lease | None = None
+    lease_seconds: float = 0.0
+    began: float = 0.0
+    stop_order: StopOrder = field(default_factory=NoStopOrder)
+    lakefs_is_away: Callable[[Exception], None] = lambda _: None
 
     @property
     def row_until(self) -> float:

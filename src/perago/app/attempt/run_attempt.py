@@ -22,7 +22,7 @@ from perago.app.attempt.complete import (
     with_patience,
 )
 from perago.app.attempt.context import Attempt, AttemptPorts, Target
-from perago.app.attempt.ending import HANDED_BACK, end_of_failure, what_failed
+from perago.app.attempt.ending import HANDED_BACK, end_of_failure, failed_update
 from perago.app.attempt.local_workspace import (
     LocalRan,
     open_local_workspace,
@@ -105,8 +105,7 @@ async def run_attempt(
         )
     except Exception as caught:  # noqa: BLE001 - every failure becomes the attempt's status
         failed(caught)
-        error = what_failed(attempt, caught)
-        update = end_of_failure(attempt, error)
+        update, error = end_of_failure(attempt, caught)
         await leave_outcome(ports, attempt, caught)
     report = await _end(
         ports, attempt, AttemptReport(update, Recorded.SUPERSEDED, error), lease, began
@@ -158,7 +157,7 @@ async def _end(
     except StaleAttemptError as stale:  # the failure that came first is the one to tell
         return AttemptReport(None, Recorded.SUPERSEDED, report.error or stale)
     except CompletionRefusedError as refused:  # the row waits for an end that can be taken
-        failure = end_of_failure(attempt, refused)
+        failure = failed_update(attempt, refused)
         failed = AttemptReport(failure, Recorded.UNKNOWN, refused)
         return await _end(ports, attempt, failed, lease, began)
     return AttemptReport(report.update, recorded, report.error)
@@ -202,7 +201,7 @@ async def _produce_publication(ports: AttemptPorts, attempt: Attempt, target: Ta
     staged = None
     if compared.changed or target.level.shape.decides_by_tag:
         staged = await compared.stage()
-    if attempt.checks and compared.changed and staged is not None:
+    if attempt.spec.checks and compared.changed and staged is not None:
         # Before the decision, because a decided commit is published whatever is found later.
         await ran.check_staged(target, staged)
     if target.level.shape.decides_by_tag:

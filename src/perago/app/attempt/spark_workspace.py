@@ -40,7 +40,6 @@ from perago.ports.asking import pages
 from perago.ports.lakefs import Change, ChangeKind, ChangePage
 from perago.ports.objects import DELETE_PATHS_MAX
 from perago.ports.workspace import (
-    AttemptMarker,
     Materialised,
     Phase,
     SparkRoots,
@@ -376,9 +375,7 @@ async def open_spark_workspace(
     ports: AttemptPorts, attempt: Attempt, workspace: WorkspaceReference, target: Target | None
 ) -> SparkOpened:
     """A directory holds the marker, so that gc finds the branch after a crash."""
-    owner = attempt.settings.worker_id
-    marker = AttemptMarker(attempt.row, attempt.execution_id, owner_worker_id=owner)
-    directory = await ports.directories.create(marker)
+    directory = await ports.directories.create(attempt.marker)
     attempt.leftovers.directory = directory
     files = None
     if ports.spark_gateway is None:

@@ -166,7 +166,9 @@ def _terms(attempt: Attempt, checkpoints: AttemptCheckpoints) -> CheckpointTerms
 
 async def call_checks(ports: AttemptPorts, attempt: Attempt, target: Target, shown: Shown) -> None:
     """Run the checks; raises CheckFailedError, after which the staged commit is kept for a look."""
-    limit = attempt.body_seconds_max
+    limit, workspace, prefix = attempt.body_seconds_max, target.workspace, target.prefix
+    commit = shown.staged.commit
+    changes = changes_below(ports, workspace.repository, workspace.ref, commit, prefix)
     call = BodyCall(
         task_name=attempt.task.name,
         attempt=attempt.row,
@@ -175,11 +177,11 @@ async def call_checks(ports: AttemptPorts, attempt: Attempt, target: Target, sho
         workspace=shown.directory,
         seconds_max=limit and max(limit - shown.function_seconds, SECONDS_LEFT_MIN),
         spark=shown.spark,
-        staged=await _changes(ports, target, shown),
+        staged=StagedChanges(prefix, sizes=shown.sizes, **await _paths_by_kind(changes, prefix)),
     )
     outcome = await ports.body.run(call)
-    facts = {"checks": len(attempt.checks), "branch": shown.staged.branch}
-    facts |= {"commit": shown.staged.commit, "outcome": type(outcome).__name__}
+    facts = {"checks": len(attempt.spec.checks), "branch": shown.staged.branch}
+    facts |= {"commit": commit, "outcome": type(outcome).__name__}
     ports.progress.phase(Phase.CHECKED, facts)
     _judge(attempt, shown.staged, outcome)
 
@@ -198,13 +200,6 @@ def _judge(attempt: Attempt, staged: StagedReference, outcome: BodyOutcome) -> N
         case BodyStopped(reason, cause):
             where = "the checks of the staged commit were running"
             raise BodyFailedError(f"{reason}; {where}", cause=cause)
-
-
-async def _changes(ports: AttemptPorts, target: Target, shown: Shown) -> StagedChanges:
-    """What the checks are told of the difference between the input and the staged commit."""
-    workspace, prefix, staged = target.workspace, target.prefix, shown.staged.commit
-    changes = changes_below(ports, workspace.repository, workspace.ref, staged, prefix)
-    return StagedChanges(prefix, sizes=shown.sizes, **await _paths_by_kind(changes, prefix))
 
 
 async def changes_since_publication(

@@ -129,7 +129,7 @@ class LostRows:
     ports: AttemptPorts
     tasks: Mapping[str, TaskDefinition]
     settings: AttemptSettings
-    names: WorkerNames | None = None
+    names: WorkerNames
     patience: Patience = field(default_factory=Patience)
 
     async def of_directories(self) -> None:
@@ -159,8 +159,7 @@ class LostRows:
     async def at_start(self) -> None:
         """Look before this worker polls, then let its own name be known."""
         await self.of_dead_workers()
-        if self.names is not None:
-            self.names.add(self.settings.worker_id)
+        self.names.add(self.settings.worker_id)
 
     async def after_the_last_poll(self) -> None:
         """Look again when no poll of a dead worker is open, until Conductor has answered."""
@@ -171,7 +170,7 @@ class LostRows:
 
     async def of_dead_workers(self) -> bool:
         """Hand back what has the name of a former worker; False when Conductor was away."""
-        former = () if self.names is None else self.names.former
+        former = self.names.former
         if not former:
             return True
         return all(

@@ -16,7 +16,7 @@ from pydantic import BaseModel
 
 from perago.app.attempt.choose_target import find_chain
 from perago.app.attempt.complete import check_attempt
-from perago.app.attempt.context import Attempt, AttemptPorts
+from perago.app.attempt.context import Attempt, AttemptPorts, Target
 from perago.app.attempt.publish import (
     WAITED,
     Pending,
@@ -37,7 +37,7 @@ from perago.app.runs.join import JOIN_TASK
 from perago.app.runs.merge import Merge, find_touched, merge_run, rebase_run
 from perago.domain import errors
 from perago.domain import run as rules
-from perago.domain.commit_metadata import CONFIRM, PublicationIdentity, commit_message
+from perago.domain.commit_metadata import CONFIRM, commit_message
 from perago.domain.lakefs import CommitId, CommitRecord, TagName, WorkspaceReference
 from perago.domain.logical_execution import (
     ExecutionInput,
@@ -47,7 +47,7 @@ from perago.domain.logical_execution import (
 )
 from perago.domain.paths import ROOT_PREFIX
 from perago.domain.policy import Level
-from perago.domain.publication import EFFECT_LABELS, Adopt, Keep, MergeStaged, Refusal
+from perago.domain.publication import EFFECT_LABELS, Adopt, Isolation, Keep, MergeStaged, Refusal
 from perago.domain.run import Run, base_tag
 from perago.domain.settled import FIRST_PARENT_COMMITS_MAX, LookAgain
 from perago.ports.errors import BranchMissingError
@@ -245,22 +245,15 @@ class _Finishing:
 
     def _merge(self, expected_head: CommitId, source: CommitId) -> Merge:
         """The merge of a commit onto the head that it was made for."""
-        attempt, run = self.attempt, self.run
-        identity = PublicationIdentity(
-            attempt=attempt.row,
-            execution_id=attempt.execution_id,
-            workspace=WorkspaceReference(run.repository, run.branch, run.base),
-            prefix=ROOT_PREFIX,
-            staging_branch=run.run_branch,
-            policy=Level.SETTLED.policy.value,
-            level=Level.SETTLED.value,
-            execution_key=self.key,
-            traceparent=attempt.traceparent,
-            code_version=attempt.settings.code_version,
-        )
-        head = self.head.commit
+        attempt, run, head = self.attempt, self.run, self.head.commit
+        workspace = WorkspaceReference(run.repository, run.branch, run.base)
+        target = Target(workspace, ROOT_PREFIX, Isolation.BRANCH, Level.SETTLED, self.key)
         metadata = rules.run_metadata(
-            identity, run, run_head=head, expected_head=expected_head, tasks=self.tasks
+            target.identity(attempt),
+            run,
+            run_head=head,
+            expected_head=expected_head,
+            tasks=self.tasks,
         )
         message = commit_message(attempt.row, CONFIRM)
         history = self.params.history

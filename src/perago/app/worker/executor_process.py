@@ -36,7 +36,6 @@ READ_BYTES = 64 * 1024  # larger messages take several reads, nothing else chang
 # As JSON a character has at most six bytes, so a record of this length has 6 MB and fits into a
 # message of 16 MiB whatever it says. A longer one would end the executor, and with it the attempt.
 LOGGED_CHARACTERS_MAX = 1_000_000
-ARGUMENTS = "channel parent-pid module..."
 
 
 @final

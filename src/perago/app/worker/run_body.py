@@ -95,7 +95,15 @@ def run_body(
 ) -> BodyOutcome:
     """Call the function; an exit of the interpreter becomes a value too."""
     around = BodySurroundings() if around is None else around
-    recorder = _ObserverRecorder(around.observer, call, _metric_context(call, around.worker_id))
+    context = TaskAttemptMetricContext(
+        task_name=call.task_name,
+        task_id=call.attempt.task_id,
+        workflow_instance_id=call.attempt.workflow_id,
+        execution_id=call.execution_id,
+        worker_id=around.worker_id,
+        retry_count=call.attempt.retry_count,
+    )
+    recorder = _ObserverRecorder(around.observer, call, context)
     try:
         with (
             _running_attempt(task, call, around) as attempt,
@@ -234,17 +242,6 @@ def _sendable(value: object) -> object:
     if isinstance(value, float) and math.isfinite(value):
         return value
     return sendable_text(value)
-
-
-def _metric_context(call: BodyCall, worker_id: str) -> TaskAttemptMetricContext:
-    return TaskAttemptMetricContext(
-        task_name=call.task_name,
-        task_id=call.attempt.task_id,
-        workflow_instance_id=call.attempt.workflow_id,
-        execution_id=call.execution_id,
-        worker_id=worker_id,
-        retry_count=call.attempt.retry_count,
-    )
 
 
 @contextmanager

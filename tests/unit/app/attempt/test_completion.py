@@ -63,6 +63,7 @@ async def _end(
     dispatch = _dispatch(world, worker, record)
     output = {"result": result} if status is AttemptStatus.COMPLETED else {}
     update = TerminalUpdate(record.snapshot, worker.settings.worker_id, status, output)
+    began = world.clock.monotonic() if began is None else began
     return await world.drive(complete(worker.world, dispatch, update, NoLease(), began=began))
 
 
@@ -229,7 +230,8 @@ async def test_the_heartbeats_are_joined_before_the_end_is_sent(tmp_path: Path) 
     update = TerminalUpdate(
         record.snapshot, worker.settings.worker_id, AttemptStatus.COMPLETED, {"result": {}}
     )
-    await world.drive(complete(worker.world, dispatch, update, Beating()))
+    now = world.clock.monotonic()
+    await world.drive(complete(worker.world, dispatch, update, Beating(), began=now))
     assert told == ["joined", "sent"]
 
 
@@ -375,6 +377,6 @@ async def test_a_conductor_that_is_gone_for_minutes_gets_the_end_all_the_same(
     update = TerminalUpdate(
         record.snapshot, worker.settings.worker_id, AttemptStatus.COMPLETED, {"result": {}}
     )
-    end = complete(worker.world, dispatch, update, LongLease(world.clock))
+    end = complete(worker.world, dispatch, update, LongLease(world.clock), began=began)
     assert await world.drive(end) is Recorded.RECORDED
     assert world.clock.monotonic() - began > 2400

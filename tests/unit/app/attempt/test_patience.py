@@ -249,12 +249,9 @@ def _terms(clock: VirtualClock, heard: list[Phase], *, stop: str = "") -> Patien
         clock=clock,
         fraction=lambda: 0.5,
         seconds_max=100,
-        lease=NoLease(),
-        lease_seconds=0,
-        began=0,
-        stop_order=Order(),
         progress=Heard(),
-        lakefs_is_away=lambda _: None,
+        lease=NoLease(),
+        stop_order=Order(),
     )
 
 

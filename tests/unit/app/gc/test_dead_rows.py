@@ -9,6 +9,7 @@ from tests.dead_owners import let_locks_go
 from tests.unit.app.attempt.fault_world import TASK
 from tests.unit.app.attempt.test_kept_outcomes import Host
 
+from perago.adapters.filesystem.locks import RootLock
 from perago.app.authoring.task_definition import TaskDefinition
 from perago.app.gc.judging import UNANSWERED_IN_A_ROW_MAX
 from perago.app.gc.local_pass import LostRows
@@ -52,7 +53,7 @@ async def next_worker(
     """The next worker of this root starts; the workflow as it is then."""
     worker = host.worker(*faults)
     given = {TASK: host.world.task} if tasks is None else tasks
-    await LostRows(worker.world, given, worker.settings).of_directories()
+    await LostRows(worker.world, given, worker.settings, RootLock(host.root)).of_directories()
     return await host.world.read()
 
 
@@ -228,7 +229,8 @@ async def test_a_start_with_patience_waits_for_conductor_and_then_hands_back(
     host = await one_died(tmp_path)
     worker = host.worker(*[unavailable(call, nth=nth) for nth in range(1, 6)])
     patience = patience_of_start(worker.world, 60, StartWait(Metrics()))
-    dead = LostRows(worker.world, {TASK: host.world.task}, worker.settings, None, patience)
+    names, tasks = RootLock(host.root), {TASK: host.world.task}
+    dead = LostRows(worker.world, tasks, worker.settings, names, patience)
     await host.world.drive(dead.of_directories())
     (row,) = (await host.world.read()).attempts
     assert (row.snapshot.status, row.snapshot.poll_count) == (SCHEDULED, 1)
@@ -241,7 +243,8 @@ async def test_with_patience_a_hand_back_whose_answer_is_lost_is_found_and_not_r
     host = await one_died(tmp_path)
     worker = host.worker(lose_answer("queue.hand_back"))
     patience = patience_of_start(worker.world, 60, StartWait(Metrics()))
-    dead = LostRows(worker.world, {TASK: host.world.task}, worker.settings, None, patience)
+    names, tasks = RootLock(host.root), {TASK: host.world.task}
+    dead = LostRows(worker.world, tasks, worker.settings, names, patience)
     await host.world.drive(dead.of_directories())
     (row,) = (await host.world.read()).attempts
     assert row.snapshot.status is SCHEDULED

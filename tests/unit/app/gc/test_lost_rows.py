@@ -37,6 +37,9 @@ class Names:
         self.added.append(worker_id)
 
 
+NOBODY = Names(former=())
+
+
 async def polled(world: FaultWorld, *faults: Fault) -> tuple[AttemptWorker, AttemptRecord]:
     """A worker that was given the row, and its row."""
     await world.start()
@@ -47,7 +50,7 @@ async def polled(world: FaultWorld, *faults: Fault) -> tuple[AttemptWorker, Atte
 
 
 def rows_of(
-    world: FaultWorld, names: Names | None = None, *, worker: AttemptWorker | None = None
+    world: FaultWorld, names: Names = NOBODY, *, worker: AttemptWorker | None = None
 ) -> LostRows:
     """What the next worker looks with, or this one."""
     looking = world.worker() if worker is None else worker

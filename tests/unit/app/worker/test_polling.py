@@ -184,9 +184,7 @@ async def test_polls_that_keep_failing_become_rare_although_the_health_question_
 
 async def test_attempts_are_not_burnt_while_lakefs_fails_though_it_answers() -> None:
     scene = Scene([1] * 10, slots=12)
-    lakefs = ServiceGate(
-        "lakefs", answers, now=scene.clock.monotonic, fraction=lambda: 1.0
-    )
+    lakefs = ServiceGate("lakefs", answers, now=scene.clock.monotonic, fraction=lambda: 1.0)
 
     def take(record: AttemptRecord) -> None:
         scene.taken.append(record)
