@@ -200,20 +200,21 @@ async def find_published(
     workflow = await workflows.read(name if key is None else workflow_of_run(key))
     rows = () if workflow is None else workflow.attempts
     finished = [
-        row.output_data
+        (_run_in(row.input_data.get("params")), row.output_data)
         for row in rows
         if row.snapshot.task_type == FINISH_TASK.name
         and row.snapshot.status is AttemptStatus.COMPLETED
-        and (key is None or _run_in(row.input_data.get("params")).get("key") == key)
     ]
+    finished = [each for each in finished if key is None or each[0].get("key") == key]
     if not finished:
         return None
-    target = FinishResult.model_validate(finished[-1]["result"]).workspace
-    repository, head = RepositoryId(target.repository), CommitId(target.ref)
+    run, output = finished[-1]
+    target = FinishResult.model_validate(output["result"]).workspace.as_value()
+    repository, branch, head = target.repository, target.branch, target.ref
+    if run.get("base") == head:  # no task of it has published, so another writer made the commit
+        return HeldChanges(repository, branch, head, head)
     record = await lakefs.commits.read(repository, head)
-    return HeldChanges(
-        repository, BranchName(target.branch), record.parents[0], head, is_published=True
-    )
+    return HeldChanges(repository, branch, record.parents[0], head, is_published=True)
 
 
 async def find_held(

@@ -55,7 +55,7 @@ def held(project: Path, monkeypatch: pytest.MonkeyPatch) -> Held:
     base = songs.commit({"raw/a": b"1"})
     workflow = asyncio.run(_start(url))
     key = RunKey(f"{workflow}-{'0' * 32}")
-    asyncio.run(_begin(url, key))
+    asyncio.run(_begin(url, key, base))
     songs.tag(base_tag(key), base)
     branch = songs.branch(run_branch(key), base)
     songs.commit({"raw/a": b"12"}, branch)
@@ -72,11 +72,11 @@ async def _start(url: str) -> str:
     return await conductor.workflows.start("flow", {})
 
 
-async def _begin(url: str, key: RunKey) -> None:
-    """Answer for the task that begins; only its key counts here."""
+async def _begin(url: str, key: RunKey, base: str) -> None:
+    """Answer for the task that begins; only its key and its base count here."""
     queue = shared_conductor(url).queue
     [polled] = await queue.poll(PollRequest(BEGIN_TASK.name, "w"))
-    output = {"result": {"run": {"key": key, "branch": "main"}}}
+    output = {"result": {"run": {"key": key, "branch": "main", "base": base}}}
     update = TerminalUpdate(polled.snapshot, "w", AttemptStatus.COMPLETED, output=output)
     await queue.complete(update, timeout_seconds=1)
 
@@ -156,6 +156,17 @@ def test_a_run_that_is_published_is_compared_with_the_head_before_it(
     assert f"songs: {before} to {published} (main)" in ran.err
     assert f"the run is published as {published} on main; `lakectl log " in ran.err
     assert run("diff", names[part], "--json").document["published"] is True
+
+
+def test_a_run_that_had_nothing_to_publish_shows_nothing_of_others(run: Run, held: Held) -> None:
+    """Finish put out its base, and what that commit changed was another one's."""
+    base = held.songs.tags()[base_tag(held.key)]
+    held.songs.delete_branch(run_branch(held.key))
+    asyncio.run(_finish(held, base))
+    ran = run("diff", held.key)
+    assert (ran.code, ran.out) == (0, ""), ran.err
+    assert f"songs: {base} to {base} (main)" in ran.err
+    assert "is published" not in ran.err
 
 
 def test_a_run_is_not_taken_for_another_one_that_its_workflow_has_published(
