@@ -10,11 +10,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from types import MappingProxyType
-from typing import NewType, TypeAlias
+from typing import NewType, TypeAlias, cast
 
 ExecutionId = NewType("ExecutionId", str)
 
 NO_DATA: Mapping[str, object] = MappingProxyType({})
+
+
+def as_mapping(value: object) -> Mapping[str, object]:
+    """What a row carries under a name, if that is an object of JSON; else an empty one."""
+    return cast("Mapping[str, object]", value) if isinstance(value, Mapping) else NO_DATA
 
 
 class AttemptStatus(StrEnum):

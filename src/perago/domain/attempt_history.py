@@ -10,9 +10,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from typing import cast
 
-from perago.domain.attempt import NO_DATA, AttemptRecord, AttemptStatus, WorkflowStatus
+from perago.domain.attempt import (
+    NO_DATA,
+    AttemptRecord,
+    AttemptStatus,
+    WorkflowStatus,
+    as_mapping,
+)
 from perago.domain.commit_metadata import (
     EXECUTION_ID,
     FENCE_OWNER,
@@ -210,9 +215,8 @@ class AttemptEvidence:
     @property
     def reported_refs(self) -> frozenset[str]:
         """The commits that it reported; a task of a run has its workspace in its result."""
-        result = self._output.get("result")
-        inside = cast("Mapping[str, object]", result) if isinstance(result, Mapping) else NO_DATA
-        return frozenset(ref for ref in (self.output_ref, _ref(inside)) if ref is not None)
+        refs = self.output_ref, _ref(as_mapping(self._output.get("result")))
+        return frozenset(ref for ref in refs if ref is not None)
 
     @property
     def _output(self) -> Mapping[str, object]:
@@ -244,27 +248,20 @@ def moment_of(milliseconds: int) -> datetime:
 
 
 def _ref(data: Mapping[str, object]) -> str | None:
-    workspace = workspace_in(data)
-    ref = workspace.get("ref")
+    ref = workspace_in(data).get("ref")
     return ref if isinstance(ref, str) else None
 
 
 def workspace_in(data: Mapping[str, object]) -> Mapping[str, object]:
     """The workspace in the input or output of a row; empty where there is none."""
-    workspace = data.get("workspace")
-    return cast("Mapping[str, object]", workspace) if isinstance(workspace, Mapping) else {}
+    return as_mapping(data.get("workspace"))
 
 
 def addresses_in(row: AttemptRecord) -> Iterator[Mapping[str, object]]:
     """Everything in a row that names a repository and a branch: workspaces, and a run's target."""
-    result = row.output_data.get("result")
-    yield workspace_in(row.input_data)
-    if isinstance(result, Mapping):
-        found = cast("Mapping[str, object]", result)
-        yield workspace_in(found)
-        run = found.get("run")
-        if isinstance(run, Mapping):
-            yield cast("Mapping[str, object]", run)
+    result = as_mapping(row.output_data.get("result"))
+    found = workspace_in(row.input_data), workspace_in(result), as_mapping(result.get("run"))
+    yield from filter(None, found)
 
 
 def how_far(attempt: AttemptEvidence) -> Reached:

@@ -13,7 +13,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import cast
 
-from perago.domain.attempt import AttemptRecord, ExecutionId
+from perago.domain.attempt import AttemptRecord, ExecutionId, as_mapping
 
 
 class Cause(StrEnum):
@@ -182,18 +182,13 @@ def hand_backs_of(record: AttemptRecord) -> HandBacks:
     it does not count. Neither does what is not of our form, since every worker may write an output.
     """
     none = HandBacks(record.snapshot.scheduled_time)
-    carried = record.output_data.get(HANDED_BACK)
-    if not isinstance(carried, Mapping):
-        return none
-    found = cast("Mapping[str, object]", carried)
+    found = as_mapping(record.output_data.get(HANDED_BACK))
     entries = found.get("by")
     if found.get("scheduledTime") != none.scheduled_time or not isinstance(entries, list):
         return none
-    for entry in cast("list[object]", entries):
-        if isinstance(entry, Mapping):
-            fields = cast("Mapping[str, object]", entry)
-            execution = ExecutionId(str(fields.get("execution", "")))
-            none = none.and_then(execution, str(fields.get("reason", "")))
+    for entry in filter(None, map(as_mapping, cast("list[object]", entries))):
+        execution = ExecutionId(str(entry.get("execution", "")))
+        none = none.and_then(execution, str(entry.get("reason", "")))
     return none
 
 

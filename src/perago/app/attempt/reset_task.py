@@ -3,15 +3,14 @@
 Only while the workflow is not running: a decision under a running attempt is its safety.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
-from typing import cast
 
 from perago.app.attempt.choose_target import list_tags, put_mark, seal_chain
 from perago.app.attempt.resume import PublishedDecision, find_publication_of
 from perago.domain import logical_execution as keys
-from perago.domain.attempt import AttemptRecord, AttemptSnapshot, AttemptStatus
+from perago.domain.attempt import AttemptRecord, AttemptSnapshot, AttemptStatus, as_mapping
 from perago.domain.commit_metadata import LOGICAL_TASK_KEY, STAGING_BRANCH
 from perago.domain.errors import PeragoError
 from perago.domain.lakefs import BranchName, CommitRecord, RepositoryId, TagName
@@ -95,10 +94,7 @@ async def _an_input(
 ) -> CommitRecord | None:
     """The newest input in this repository that is there; without one nothing was decided."""
     for attempt in reversed(retries):
-        workspace = attempt.input_data.get("workspace")
-        if not isinstance(workspace, Mapping):
-            continue
-        given = cast("Mapping[str, object]", workspace)
+        given = as_mapping(attempt.input_data.get("workspace"))
         if given.get("repository") != repository:
             continue
         try:

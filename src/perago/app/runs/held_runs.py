@@ -12,11 +12,10 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import cast
 
 from perago.app.runs.begin import BEGIN_TASK
 from perago.app.runs.finish import FINISH_TASK, FinishResult
-from perago.domain.attempt import AttemptStatus, WorkflowStatus
+from perago.domain.attempt import AttemptStatus, WorkflowStatus, as_mapping
 from perago.domain.commit_metadata import INPUT_REF
 from perago.domain.errors import PeragoError, SeveralRunsError
 from perago.domain.lakefs import BranchName, CommitId, RepositoryId
@@ -107,8 +106,7 @@ def _target_of(workflow: WorkflowRecord, key: RunKey) -> str | None:
 
 def _run_in(given: object) -> Mapping[str, object]:
     """The `run` that begin puts out and finish is given; empty where there is none."""
-    run = cast("Mapping[str, object]", given).get("run") if isinstance(given, Mapping) else None
-    return cast("Mapping[str, object]", run) if isinstance(run, Mapping) else {}
+    return as_mapping(as_mapping(given).get("run"))
 
 
 async def find_run(

@@ -11,6 +11,7 @@ from pydantic import BaseModel, Field, field_validator
 from perago.app.attempt.context import Attempt, AttemptPorts
 from perago.app.authoring.task_definition import TaskDefinition
 from perago.app.authoring.workspace_spec import WorkspaceInput
+from perago.domain.attempt import as_mapping
 from perago.domain.errors import BodyFailedError
 from perago.domain.lakefs import CommitId, RepositoryId, WorkspaceReference
 from perago.ports.lakefs import Commits
@@ -40,10 +41,7 @@ class JoinParams(BaseModel):
         """Take the workspace of every branch that has one; others published nothing."""
         if not isinstance(given, Mapping):
             return given
-        outputs = cast("Mapping[str, object]", given).values()
-        branches = [
-            cast("Mapping[str, object]", each) for each in outputs if isinstance(each, Mapping)
-        ]
+        branches = map(as_mapping, cast("Mapping[str, object]", given).values())
         return [each["workspace"] for each in branches if "workspace" in each]
 
 
