@@ -14,6 +14,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from enum import StrEnum
+from math import inf
 
 from perago.domain.commit_metadata import EXPECTED_HEAD
 from perago.domain.errors import PublicationRefusedError
@@ -138,14 +139,6 @@ async def _merge(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Verdict:
-    """What the last canary has shown, and until when that counts."""
-
-    state: FenceState
-    until: float
-
-
 class FenceTrust:
     """Answers what a fence is worth on one server; shared by all attempts of a process."""
 
@@ -153,7 +146,8 @@ class FenceTrust:
         self._tools = tools
         self._concurrency = concurrency
         self._clock = clock
-        self._verdicts: dict[int, _Verdict] = {}
+        # By version of the fence: what the last canary has shown, and until when that counts.
+        self._verdicts: dict[int, tuple[FenceState, float]] = {}
         self._distrusted: set[RepositoryId] = set()
 
     async def file(self, repository: RepositoryId, commit: CommitId) -> SeenFence:
@@ -168,19 +162,14 @@ class FenceTrust:
         Once for each version, because what runs one script may stumble over another.
         """
         async with self._concurrency.turn("canary"):
-            verdict = self._verdicts.get(version)
-            if repository not in self._distrusted and (
-                verdict is None or self._clock.monotonic() >= verdict.until
-            ):
+            state, until = self._verdicts.get(version, (FenceState.DISTRUSTED, -inf))
+            if repository not in self._distrusted and self._clock.monotonic() >= until:
                 works = await self._works(repository, commit)
                 seconds = TRUSTED_SECONDS if works else DEAD_SECONDS
                 state = FenceState.TRUSTED if works else FenceState.DEAD
-                verdict = _Verdict(state, self._clock.monotonic() + seconds)
-                self._verdicts[version] = verdict
+                self._verdicts[version] = state, self._clock.monotonic() + seconds
         # Distrust may have come while the canary was under way, and it counts for more.
-        if repository in self._distrusted or verdict is None:
-            return FenceState.DISTRUSTED
-        return verdict.state
+        return FenceState.DISTRUSTED if repository in self._distrusted else state
 
     async def _works(self, repository: RepositoryId, commit: CommitId) -> bool:
         return await refuses_wrong_head(self._tools, repository, commit)
