@@ -239,7 +239,9 @@ def build_workspace_publication_plan(
         # The documents' policies compute again, and say FAILED.
         terminal = shape.decides_by_tag
         raise PublishFenceError(decision.reason, code=decision.code, terminal=terminal)
-    supersedes = _supersedes(decision) if shape.names_superseded else None
+    supersedes = None
+    if shape.names_superseded:  # the empty text says that there is none
+        supersedes = decision.expected_head if isinstance(decision, MergeExactTree) else ""
     return WorkspacePublicationPlan(
         level=level,
         repository=facts.workspace.repository,
@@ -252,11 +254,6 @@ def build_workspace_publication_plan(
         metadata=_metadata(decision, identity, supersedes),
         message=commit_message(identity.attempt, CONFIRM),
     )
-
-
-def _supersedes(effect: Effect) -> str:
-    """The commit that this publication supersedes, or the empty string for none."""
-    return effect.expected_head if isinstance(effect, MergeExactTree) else ""
 
 
 def _metadata(

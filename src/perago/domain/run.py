@@ -180,7 +180,11 @@ def decide_finish(facts: FinishFacts) -> FinishDecision:
     if published is not None:
         return Adopt(published)
     if facts.branch_head not in {facts.run_head, None} and not facts.decided:
-        return _refuse_foreign_head(facts)
+        branch = run.run_branch
+        look = f"`lakectl log lakefs://{run.repository}/{branch}` shows who else wrote to it"
+        text = f"the workspace is at {facts.run_head}, and the run branch {branch} at"
+        text = f"{text} {facts.branch_head}: hand on the output of the last task, or {look}"
+        return Refusal("PRG-N001", text)
     if facts.run_head == run.base:
         return Keep(run.base)  # no task of the run has published
     if facts.branch_head is None:
@@ -249,13 +253,3 @@ def run_metadata(
         metadata.RUN_TASKS: str(tasks),
         metadata.WORKFLOW_ID: identity.attempt.workflow_id,
     }
-
-
-def _refuse_foreign_head(facts: FinishFacts) -> Refusal:
-    branch = facts.run.run_branch
-    text = (
-        f"the workspace is at {facts.run_head}, and the run branch {branch} at "
-        f"{facts.branch_head}: hand on the output of the last task, or `lakectl log "
-        f"lakefs://{facts.run.repository}/{branch}` shows who else wrote to it"
-    )
-    return Refusal("PRG-N001", text)

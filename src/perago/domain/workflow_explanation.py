@@ -389,6 +389,7 @@ def _names(
     row = last.row if last is not None else None
     given = workspace_in(row.input_data if row is not None else NO_DATA)
     workspace: Mapping[str, object] = given or next(read, NO_DATA)
+    staged = [each.staged for each in task.attempts if each.staged] if task else []
     names = {
         "WORKFLOW": workflow.workflow_id,
         "REFERENCE": task.reference if task else None,
@@ -397,7 +398,7 @@ def _names(
         "REF": workspace.get("ref"),
         "TASK": _type(task) if task else None,
         "CODE": last.code if last else None,
-        "STAGED": _staged(task),
+        "STAGED": staged[-1] if staged else None,
         "PUBLISHED": task.publications[0].commit if task and task.publications else None,
     }
     known = {name: shlex.quote(value) for name, value in names.items() if isinstance(value, str)}
@@ -408,8 +409,3 @@ def _names(
         name = shlex.quote(workflow.name)
         known["SUBMIT"] = f"perago submit {name} --repo {repository} --branch {branch}"
     return known
-
-
-def _staged(task: TaskHistory | None) -> str | None:
-    staged = [each.staged for each in task.attempts if each.staged] if task else []
-    return staged[-1] if staged else None

@@ -193,7 +193,9 @@ def main(arguments: Sequence[str]) -> None:
     descriptor, parent, *modules = arguments
     # All of this comes before the imports: a task module may start programs, hang or crash, and the
     # parent may die meanwhile.
-    _die_with(int(parent))
+    die_with_parent()
+    if os.getppid() != int(parent):  # it died before this process could ask for that
+        os._exit(1)
     mark_programs()
     faulthandler.enable()
     faulthandler.register(signal.SIGUSR1, all_threads=True)
@@ -247,13 +249,6 @@ def _flush() -> None:
             stream.flush()
         except (OSError, ValueError, AttributeError):  # a body may have closed or removed it
             continue
-
-
-def _die_with(parent: int) -> None:
-    """End with the parent, also when it died before this process could ask for that."""
-    die_with_parent()
-    if os.getppid() != parent:
-        os._exit(1)
 
 
 def _leave_with_parent(channel: Channel) -> None:

@@ -198,18 +198,14 @@ def decode(body: bytes) -> Frame:
     try:
         return _FRAMES.validate_json(body)
     except ValidationError as error:
-        if _kind_of(error) in _TELEMETRY:
+        # The first place of what is wrong names the kind of message that was meant.
+        location = error.errors(include_url=False, include_input=False)[0]["loc"]
+        if location and location[0] in _TELEMETRY:
             # Only the line or the sample is lost. Ending the executor would fail its attempt.
             text = "dropped a log record, a sample or a line of progress that was not well-formed"
             return Logged(logging.WARNING, __name__, text)
         locations = ", ".join(".".join(map(str, each["loc"])) for each in error.errors()[:3])
         raise FrameError(f"not a message of Perago: {locations or error.title}") from error
-
-
-def _kind_of(error: ValidationError) -> object:
-    """The kind of message that was meant: the first place of what is wrong names it."""
-    location = error.errors(include_url=False, include_input=False)[0]["loc"]
-    return location[0] if location else None
 
 
 class FrameBuffer:

@@ -285,12 +285,9 @@ class Worker:
     def _watch(self, task: "asyncio.Task[None]") -> None:
         """A part that ends with an error has broken the worker."""
         if not task.cancelled() and (error := task.exception()) is not None:
-            self._break(error)
-
-    def _break(self, error: BaseException) -> None:
-        self._broken = error
-        LOGGER.critical("worker broken", exc_info=error)
-        self.drain()
+            self._broken = error
+            LOGGER.critical("worker broken", exc_info=error)
+            self.drain()
 
     def _started_facts(self) -> dict[str, object]:
         parts = self._parts
