@@ -25,7 +25,8 @@ LogicalExecutionKey = NewType("LogicalExecutionKey", str)
 class AttemptMark:
     """What a mark's name says: a row by the hash of its id, and the row's scheduled time.
 
-    In the mark that `perago reset-task` leaves, the hash of a chain stands in place of the row's.
+    In the mark that `perago reset-task` leaves, the hash of a chain stands in place of the row's,
+    and the time serves garbage collection only.
     """
 
     task_hash: str
@@ -203,19 +204,10 @@ def mark_of(attempt: AttemptSnapshot) -> AttemptMark:
     return AttemptMark(short_hash(attempt.task_id), attempt.scheduled_time)
 
 
-def attempt_mark_tag(attempt: AttemptSnapshot) -> TagName:
-    """The tag that seals a row at its scheduled time."""
-    return _mark_tag(attempt, mark_of(attempt))
-
-
-def reset_mark_tag(attempt: AttemptSnapshot, chain: str, milliseconds: int) -> TagName:
-    """The tag that resets a chain; the time serves garbage collection only."""
-    return _mark_tag(attempt, AttemptMark(chain, milliseconds))
-
-
-def _mark_tag(attempt: AttemptSnapshot, mark: AttemptMark) -> TagName:
-    name = f"{attempt_marks_of_task(attempt)}{mark.task_hash}-{mark.scheduled_time}"
-    return TagName(name)
+def attempt_mark_tag(attempt: AttemptSnapshot, mark: AttemptMark | None = None) -> TagName:
+    """The tag that seals a row at its scheduled time, or the one of another mark of its task."""
+    mark = mark_of(attempt) if mark is None else mark
+    return TagName(f"{attempt_marks_of_task(attempt)}{mark.task_hash}-{mark.scheduled_time}")
 
 
 def parse_attempt_mark(tag: TagName) -> AttemptMark | None:

@@ -34,7 +34,6 @@ from perago.domain.logical_execution import (
     key_on_input,
     mark_of,
     parse_attempt_mark,
-    reset_mark_tag,
     retry_chain,
     workflow_of_tag,
 )
@@ -314,7 +313,7 @@ def test_every_reset_of_a_chain_leads_to_another_one() -> None:
     assert chain_hash(FIRST, EPOCH, marks) == CHAIN
     chains = [CHAIN]
     for time in range(3):
-        left = parse_attempt_mark(reset_mark_tag(FIRST, chains[-1], time))
+        left = parse_attempt_mark(attempt_mark_tag(FIRST, AttemptMark(chains[-1], time)))
         assert left is not None
         marks.add(left)
         chains.append(chain_hash(FIRST, EPOCH, marks))
@@ -331,7 +330,9 @@ def test_names_are_as_the_specification_writes_them() -> None:
     task = short_hash("wf", "mix", "0")
     assert attempt_marks_of_task(SECOND) == f"perago-attempt-wf-{task}-"
     assert attempt_mark_tag(SECOND) == f"perago-attempt-wf-{task}-{short_hash('t1')}-20"
-    assert reset_mark_tag(SECOND, chain, 30) == f"perago-attempt-wf-{task}-{chain}-30"
+    assert (
+        attempt_mark_tag(SECOND, AttemptMark(chain, 30)) == f"perago-attempt-wf-{task}-{chain}-30"
+    )
 
 
 @pytest.mark.parametrize(

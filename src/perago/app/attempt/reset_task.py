@@ -121,7 +121,7 @@ async def _reset_chain(
     rows_of_chain = keys.retry_chain(newest, rows)
     chain = await seal_chain(tools.tags, tools.clock, repository, rows_of_chain, record)
     milliseconds = int(tools.clock.now().timestamp() * 1000)
-    mark = keys.reset_mark_tag(newest, chain, milliseconds)
+    mark = keys.attempt_mark_tag(newest, keys.AttemptMark(chain, milliseconds))
     await put_mark(tools.tags, tools.clock, repository, mark, record.commit)
     reset.marks.append(mark)
     return chain

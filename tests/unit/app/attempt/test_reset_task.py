@@ -17,7 +17,7 @@ from perago.app.authoring.task_declaration import task
 from perago.app.authoring.task_definition import TaskDefinition
 from perago.domain.attempt import AttemptStatus, WorkflowStatus
 from perago.domain.commit_metadata import LOGICAL_TASK_KEY
-from perago.domain.logical_execution import reset_mark_tag
+from perago.domain.logical_execution import AttemptMark, attempt_mark_tag
 from perago.domain.policy import PolicySetting
 from perago.domain.retention import RetentionTimes
 from perago.testing.fault_injector import FaultInjector, ProcessDied
@@ -350,7 +350,7 @@ async def test_a_reset_that_lands_while_a_pass_runs_keeps_the_marks_it_stands_on
     await _published_and_ended_long_ago(world)
     (*_, newest) = (await world.read()).attempts
     now = int(world.clock.now().timestamp() * 1000)
-    mark = reset_mark_tag(newest.snapshot, "0" * 32, now)
+    mark = attempt_mark_tag(newest.snapshot, AttemptMark("0" * 32, now))
     marks = {name for name in litter(world) if name.startswith("perago-attempt-")}
     assert marks
 
