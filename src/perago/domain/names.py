@@ -87,16 +87,13 @@ def is_private_branch(name: str) -> bool:
     return name.startswith(PRIVATE_BRANCH_PREFIXES)
 
 
-def canary_branches(execution_id: ExecutionId) -> tuple[BranchName, BranchName]:
-    """Target and source of one check of the fence."""
+def canary_branches(
+    execution_id: ExecutionId, *, protected: bool = False
+) -> tuple[BranchName, BranchName]:
+    """Target and source of one check of the fence; a protection rule covers the target alone."""
     name = f"{CANARY_BRANCH_PREFIX}{execution_id}"
-    return BranchName(f"{name}-target"), BranchName(f"{name}-source")
-
-
-def protected_canary_branches(execution_id: ExecutionId) -> tuple[BranchName, BranchName]:
-    """Target and source of one try on a protected branch; a rule covers the target alone."""
-    source = f"{CANARY_BRANCH_PREFIX}{execution_id}-source"
-    return BranchName(f"{_PROTECTED_CANARY_PREFIX}{execution_id}"), BranchName(source)
+    target = f"{_PROTECTED_CANARY_PREFIX}{execution_id}" if protected else f"{name}-target"
+    return BranchName(target), BranchName(f"{name}-source")
 
 
 def fence_branch(execution_id: ExecutionId) -> BranchName:

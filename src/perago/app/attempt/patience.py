@@ -134,23 +134,19 @@ class Wait:
 class Patience:
     """The patience of one attempt; without terms there is none, and every failure is final.
 
-    `waits` counts the waits that began, `waited_seconds` the time that went by in them.
+    `waits` counts the waits that began, `waited_seconds` the time that went by in them. `ended_by`
+    is what ended the patience; the absence of a service while it is not over.
     """
 
     def __init__(self, terms: PatienceTerms | None = None) -> None:
         self._terms = terms if terms is not None and terms.seconds_max > 0 else None
         self._over = ""
-        self._cause = Cause.SERVICE_AWAY
+        self.ended_by = Cause.SERVICE_AWAY
         self._raised: ServiceError | None = None
         self._open = 0
         self._since = 0.0
         self.waits = 0
         self.waited_seconds = 0.0
-
-    @property
-    def ended_by(self) -> Cause:
-        """What ended the patience; the absence of a service while it is not over."""
-        return self._cause
 
     async def until_done(
         self,
@@ -246,7 +242,7 @@ class Patience:
             ceiling = min(PAUSE_SECONDS_MAX, FIRST_PAUSE_SECONDS * 2.0 ** min(wait.failures - 1, 9))
             stopped = await terms.rest(min(terms.fraction() * ceiling, left))
             why = "" if stopped is None else stopped.reason
-            self._cause = self._cause if stopped is None else stopped.cause
+            self.ended_by = self.ended_by if stopped is None else stopped.cause
         self._over = self._over or why
         if self._over:
             self._end(wait)
@@ -254,7 +250,7 @@ class Patience:
             text = f"{error}; waited {seconds:.0f} s for {wait.service}, until {self._over}"
             unknown = isinstance(error, OutcomeUnknownError)
             self._raised = (OutcomeUnknownError if unknown else UnavailableError)(text)
-            self._raised.cause = self._cause
+            self._raised.cause = self.ended_by
             raise self._raised from error
 
     def _left(self, terms: PatienceTerms, wait: Wait) -> tuple[float, str]:

@@ -20,7 +20,7 @@ from perago.domain.commit_metadata import EXPECTED_HEAD
 from perago.domain.errors import PublicationRefusedError
 from perago.domain.fence import FENCE_VERSION, FenceState, SeenFence, recognise_fence
 from perago.domain.lakefs import BranchName, CommitId, RepositoryId
-from perago.domain.names import PROTECTED_CANARIES, canary_branches, protected_canary_branches
+from perago.domain.names import PROTECTED_CANARIES, canary_branches
 from perago.domain.outcome import (
     HeadMoved,
     MergeAnswer,
@@ -268,7 +268,8 @@ async def _merge_protected(
     removed by the next.
     """
     branches = tools.branches
-    target, source = protected_canary_branches(tools.identities.new_execution_id())
+    execution_id = tools.identities.new_execution_id()
+    target, source = canary_branches(execution_id, protected=True)
     async with removed_afterwards(branches, repository, target, source):
         try:
             staged = await _empty_commit(tools, repository, target, source, head)

@@ -79,32 +79,23 @@ class SlotBudget:
 
     def __init__(self, ready: Callable[[], int]) -> None:
         self._ready = ready
-        self._taken = 0
-        self._waiting = 0
+        self.taken = 0
+        self.waiting = 0
+        """Takers that wait for a slot."""
         self._turn = asyncio.Lock()
         self._changed = asyncio.Event()
 
     @property
     def free(self) -> int:
         """Slots that are free; never below zero."""
-        return max(self._ready() - self._taken, 0)
-
-    @property
-    def taken(self) -> int:
-        """Slots that are taken."""
-        return self._taken
-
-    @property
-    def waiting(self) -> int:
-        """Takers that wait for a slot."""
-        return self._waiting
+        return max(self._ready() - self.taken, 0)
 
     def take_free(self, most: int) -> int:
         """Take up to `most` slots now; none while others wait, who would be overtaken."""
-        if self._waiting:
+        if self.waiting:
             return 0
         taken = min(most, self.free)
-        self._taken += taken
+        self.taken += taken
         return taken
 
     async def take(self, most: int, *, unless: Callable[[], bool] = lambda: False) -> int:
@@ -112,7 +103,7 @@ class SlotBudget:
 
         `unless` is asked again only after `changed` or `give_back`.
         """
-        self._waiting += 1
+        self.waiting += 1
         try:
             async with self._turn:
                 while self.free == 0:
@@ -121,15 +112,15 @@ class SlotBudget:
                     self._changed.clear()
                     await self._changed.wait()
                 taken = min(most, self.free)
-                self._taken += taken
+                self.taken += taken
                 return taken
         finally:
-            self._waiting -= 1
+            self.waiting -= 1
 
     def give_back(self, count: int) -> None:
         """Let slots go."""
-        assert 0 <= count <= self._taken, f"{count} of {self._taken} slots cannot be given back"
-        self._taken -= count
+        assert 0 <= count <= self.taken, f"{count} of {self.taken} slots cannot be given back"
+        self.taken -= count
         self._changed.set()
 
     def changed(self) -> None:

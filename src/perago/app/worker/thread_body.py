@@ -148,14 +148,9 @@ class ThreadBody(TaskBody):
         self._observer = BodyObserver() if observer is None else observer
         self._worker_id = worker_id
         self.orders = StopOrders()
-        self._slots = slots
+        self.ready = slots  # threads need no preparation
         self._running: list[BodyCall] = []
         self._heard = ExitStack()
-
-    @property
-    def ready(self) -> int:
-        """As many as were asked for: threads need no preparation."""
-        return self._slots
 
     def on_change(self, tell: Callable[[], None]) -> None:
         """Do nothing: the number of threads never changes."""
