@@ -126,11 +126,6 @@ class LocalRan:
     materialised: Materialised
     returned: Returned
 
-    @property
-    def result(self) -> Mapping[str, object]:
-        """What the task function returned."""
-        return self.returned.result
-
     async def check(self) -> None:
         """Judge the directory."""
         await check_workspace(self.ports, self.attempt, self.directory, "post")
@@ -176,7 +171,8 @@ class LocalRan:
         await ports.directories.check(self.directory, attempt.execution_id)
         counts = {"upload": len(plan.upload), "copy": len(plan.copy), "delete": len(plan.delete)}
         ports.progress.phase(Phase.COMPARED, counts)
-        return LocalCompared(ports, attempt, target, self.materialised, plan, self.result)
+        result = self.returned.result
+        return LocalCompared(ports, attempt, target, self.materialised, plan, result)
 
 
 @dataclass(frozen=True, slots=True)

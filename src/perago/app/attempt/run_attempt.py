@@ -174,7 +174,7 @@ async def _produce_output(ports: AttemptPorts, attempt: Attempt) -> Mapping[str,
         await ports.lakefs.known.check(workspace, ports.concurrency, writes=False)
         ran = await _run_task_function(ports, attempt, workspace, None)
         await ran.drop_writes()
-        return workspace_task_output(given, workspace.ref, ran.result)
+        return workspace_task_output(given, workspace.ref, ran.returned.result)
     target = await choose_target(ports, attempt, workspace)
     finished = None
     if target.others:
@@ -206,7 +206,7 @@ async def _produce_publication(ports: AttemptPorts, attempt: Attempt, target: Ta
         await ran.check_staged(target, staged)
     if target.level.shape.decides_by_tag:
         assert staged is not None, "a decision is about a commit, also when nothing changed"
-        mine = SettledDecision(staged, noop=not compared.changed, result=ran.result)
+        mine = SettledDecision(staged, noop=not compared.changed, result=ran.returned.result)
         waits = ports.patience.waits
         decision, walk = await ports.concurrency.together(
             agree(ports, attempt, target, mine), read_first_walk(ports, target)
@@ -215,7 +215,7 @@ async def _produce_publication(ports: AttemptPorts, attempt: Attempt, target: Ta
             walk = None
         return await finish_decision(ports, attempt, target, decision, walk)
     publication = await publish(ports, attempt, target, staged)
-    return Finished(publication.ref, ran.result)
+    return Finished(publication.ref, ran.returned.result)
 
 
 async def _run_task_function(

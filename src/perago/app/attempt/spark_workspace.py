@@ -272,11 +272,6 @@ class SparkRan:
     returned: Returned
     files: SparkFiles | None
 
-    @property
-    def result(self) -> Mapping[str, object]:
-        """What the task function returned."""
-        return self.returned.result
-
     async def check_staged(self, target: Target, staged: StagedReference) -> None:
         """Let the session of the checks read the staged commit, as the body's reads the input."""
         ports = self.ports
@@ -323,7 +318,7 @@ class SparkRan:
         if not swept.has_changes and not target.level.shape.decides_by_tag:
             await delete_staging(ports, workspace.repository, branch.name)
             self.attempt.leftovers.staging = None
-        return SparkCompared(branch, sweep, swept.has_changes, self.result)
+        return SparkCompared(branch, sweep, swept.has_changes, self.returned.result)
 
 
 @dataclass(frozen=True, slots=True)
