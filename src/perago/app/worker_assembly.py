@@ -51,7 +51,7 @@ from perago.app.worker.polling import DiskGate, DiskSpace, PolledType, ServiceGa
 from perago.app.worker.process_body import ProcessBody
 from perago.app.worker.processes import Orphans, end_left_programs
 from perago.app.worker.thread_body import ThreadBody
-from perago.app.worker.worker import Job, WorkerParts
+from perago.app.worker.worker import WorkerParts
 from perago.app.worker_description import code_version_of, domain_of
 from perago.domain.attempt import FenceWidth
 from perago.domain.errors import RuntimeConfigError
@@ -132,7 +132,9 @@ def assemble(
         conductor_gate=gates.conductor,
         lakefs_gate=gates.lakefs,
         before_polling=[
-            _service_check(order, container, patience),
+            lambda: check_service(
+                container.conductor(), order.tasks, strict=order.strict_taskdef, patience=patience
+            ),
             # Rows go back before the sweep, which removes the markers that name them.
             lost.of_directories,
             lost.at_start,
@@ -153,13 +155,6 @@ def _ports(order: StartOrder, container: Container, body: TaskBody) -> AttemptPo
     lakefs = {} if any(task.has_workspace for task in order.tasks) else {"lakefs": None}
     ports: AttemptPorts = container.ports(body=body, **lakefs)
     return ports
-
-
-def _service_check(order: StartOrder, container: Container, patience: Patience) -> Job:
-    strict = order.strict_taskdef
-    return lambda: check_service(
-        container.conductor(), order.tasks, strict=strict, patience=patience
-    )
 
 
 def _sent_events(
