@@ -17,26 +17,14 @@ from typing import TYPE_CHECKING
 
 from perago.adapters.workspace.pipeline import LocalCache, LocalWorkspacePipeline, TransferListener
 from perago.app.authoring.current_attempt import CurrentAttempt
-from perago.app.connections import (
-    Connections,
-    LakeFSConnection,
-    ServerConnection,
-    connections_of,
-)
+from perago.app.connections import Connections, LakeFSConnection, ServerConnection, connections_of
 from perago.app.settings.settings import Settings, load_settings
 from perago.domain.errors import RuntimeConfigError
 from perago.domain.lakefs import CommitId, RepositoryId
+from perago.ports import workspace
 from perago.ports.errors import ServiceError
 from perago.ports.installations import LakeFSInstallation
 from perago.ports.system import Concurrency
-from perago.ports.workspace import (
-    Progress,
-    SparkGateway,
-    SparkRoots,
-    SparkWorkspace,
-    WorkspacePipeline,
-    WorkspaceSource,
-)
 
 if TYPE_CHECKING:
     from perago.adapters.http import HttpTerms
@@ -74,7 +62,7 @@ def route_in_force(connections: Connections, origin: str) -> tuple[str, str]:
         client.close()
 
 
-def transfer_bar() -> AbstractContextManager[Progress]:
+def transfer_bar() -> AbstractContextManager[workspace.Progress]:
     """Progress for a command that a person waits for: its transfers are seen."""
     from perago.adapters.observability.progress import TransferBar  # noqa: PLC0415 - lazy
 
@@ -125,7 +113,7 @@ def open_pipeline(
     concurrency: Concurrency,
     listener: TransferListener,
     open_lakefs: OpenLakeFS,
-) -> WorkspacePipeline:
+) -> workspace.WorkspacePipeline:
     """The pipeline of this process, as the setting or the size of a workspace asks for."""
     local = _local(connections, lakefs, concurrency, listener)
     kind, connection = connections.pipeline, connections.lakefs
@@ -186,8 +174,8 @@ def open_part_work(open_lakefs: OpenLakeFS, connection: LakeFSConnection) -> "Pa
 
 
 def open_spark_workspace(
-    roots: SparkRoots, attempt: CurrentAttempt
-) -> AbstractContextManager[SparkWorkspace]:
+    roots: workspace.SparkRoots, attempt: CurrentAttempt
+) -> AbstractContextManager[workspace.SparkWorkspace]:
     """Open a workspace in this process's Spark session, for the time of a body."""
     from perago.adapters.spark.session import SparkConfiguration  # noqa: PLC0415 - lazy
     from perago.adapters.spark.workspace import SparkCall, open_workspace  # noqa: PLC0415 - lazy
@@ -218,7 +206,7 @@ def fetch_spark_jars(ivy_settings: Path | None) -> list[Path]:
     return jars.fetch_jars(settings=ivy_settings)
 
 
-def installed_spark(settings: Settings, gateway: SparkGateway | None) -> tuple[str, str]:
+def installed_spark(settings: Settings, gateway: workspace.SparkGateway | None) -> tuple[str, str]:
     """The version of pyspark, and a line of all versions; raises for what does not fit together."""
     from perago.adapters.spark import jars  # noqa: PLC0415 - lazy
 
@@ -248,7 +236,7 @@ def verify(
     from perago.adapters.spark import publication_report as reports  # noqa: PLC0415 - lazy
 
     connections = connections_of(settings)
-    source = WorkspaceSource(repository, commit, prefix.strip("/") or "/")
+    source = workspace.WorkspaceSource(repository, commit, prefix.strip("/") or "/")
     opener = partial(open_lakefs, connections.lakefs)
     return reports.verify_objects(_spark_configuration(connections), opener, source, report)
 
@@ -260,6 +248,6 @@ def publications(
     from perago.adapters.spark import publication_report as reports  # noqa: PLC0415 - lazy
 
     connections = connections_of(settings)
-    source = WorkspaceSource(repository, commit, "/")
+    source = workspace.WorkspaceSource(repository, commit, "/")
     opener = partial(open_lakefs, connections.lakefs)
     return reports.report_publications(_spark_configuration(connections), opener, source)

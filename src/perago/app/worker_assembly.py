@@ -15,12 +15,7 @@ from typing import cast, final
 
 from perago.app.attempt.context import AttemptPorts, AttemptSettings
 from perago.app.attempt.patience import CONDUCTOR, Patience, PatienceTerms
-from perago.app.authoring.task_definition import (
-    TaskDefDifference,
-    TaskDefinition,
-    build_taskdef,
-    taskdef_differences,
-)
+from perago.app.authoring import task_definition
 from perago.app.container import Container, notify_service
 from perago.app.gc.judging import GcTools, retention_times
 from perago.app.gc.local_pass import LostRows, WorkerNames, sweep_directories
@@ -76,7 +71,7 @@ class StartOrder:
 
     settings: Settings
     targets: Sequence[str]
-    tasks: Sequence[TaskDefinition]
+    tasks: Sequence[task_definition.TaskDefinition]
     slots: int = 1
     strict_taskdef: bool = False
     domain: str | None = None
@@ -218,7 +213,7 @@ def _gates(order: StartOrder, ports: AttemptPorts) -> _Gates:
     return _Gates(conductor, lakefs, disk)
 
 
-def _polled(order: StartOrder, task: TaskDefinition, gates: _Gates) -> PolledType:
+def _polled(order: StartOrder, task: task_definition.TaskDefinition, gates: _Gates) -> PolledType:
     domain = order.domain or domain_of(task.name, order.environment)
     if gates.lakefs is None or not task.asks_lakefs:
         return PolledType(task.name, domain, [gates.conductor])
@@ -276,7 +271,7 @@ def _attempt_settings(order: StartOrder, worker_id: str, secrets: Secrets) -> At
 
 async def check_service(
     conductor: ConductorInstallation,
-    tasks: Sequence[TaskDefinition],
+    tasks: Sequence[task_definition.TaskDefinition],
     *,
     strict: bool,
     patience: Patience,
@@ -286,7 +281,7 @@ async def check_service(
     One that is away is waited for. Every refusal is final. How TaskDefs differ is logged.
     """
 
-    async def ask() -> dict[str, list[TaskDefDifference]]:
+    async def ask() -> dict[str, list[task_definition.TaskDefDifference]]:
         try:
             await conductor.queue.check()
             return await check_registered(conductor.definitions, tasks, strict=strict)
@@ -310,13 +305,13 @@ def _not_validated(error: Exception) -> RuntimeConfigError:
 
 
 async def check_registered(
-    definitions: TaskDefinitions, tasks: Sequence[TaskDefinition], *, strict: bool
-) -> dict[str, list[TaskDefDifference]]:
+    definitions: TaskDefinitions, tasks: Sequence[task_definition.TaskDefinition], *, strict: bool
+) -> dict[str, list[task_definition.TaskDefDifference]]:
     """Return how registered TaskDefs differ, by task; a missing one is refused.
 
     With `strict` a different one is refused as well.
     """
-    found: dict[str, list[TaskDefDifference]] = {}
+    found: dict[str, list[task_definition.TaskDefDifference]] = {}
     for task in tasks:
         registered = await definitions.read(task.name)
         if registered is None:
@@ -325,7 +320,9 @@ async def check_registered(
                 " run perago extract and register it before start",
                 code="PRG-T019",
             )
-        differences = taskdef_differences(registered, build_taskdef(task))
+        differences = task_definition.taskdef_differences(
+            registered, task_definition.build_taskdef(task)
+        )
         if differences and strict:
             listed = "; ".join(map(str, differences))
             raise RuntimeConfigError(

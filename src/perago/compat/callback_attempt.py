@@ -41,24 +41,12 @@ from perago.domain.outcome import MergeAnswer, Merged
 from perago.domain.paths import ATTEMPT_MARKER
 from perago.domain.policy import PolicySetting
 from perago.domain.sync_plan import FileFacts, SyncPlan, plan_sync
+from perago.ports import task_body
 from perago.ports.conductor import TerminalUpdate
 from perago.ports.errors import ObjectMissingError
 from perago.ports.installations import ConductorInstallation, LakeFSInstallation
 from perago.ports.lakefs import CommitRequest, MergeRequest, RepositoryFacts
-from perago.ports.task_body import (
-    BodyCall,
-    BodyOutcome,
-    BodyRaised,
-    BodyReturned,
-    NoLease,
-    TaskBody,
-)
-from perago.ports.workspace import (
-    Materialised,
-    StagingArea,
-    TransferCounts,
-    WorkspaceSource,
-)
+from perago.ports.workspace import Materialised, StagingArea, TransferCounts, WorkspaceSource
 
 DownloadWorkspace = Callable[[WorkspaceInput, WorkspaceSpec, Path], object]
 LoadCurrentAttempt = Callable[[object], object]
@@ -146,7 +134,7 @@ async def run_on_callbacks(
             patience_seconds=0.0,  # the caller's functions repeat what they want repeated
         ),
     )
-    report = await run_attempt(_ports(run, metrics, workspace_root), attempt, NoLease())
+    report = await run_attempt(_ports(run, metrics, workspace_root), attempt, task_body.NoLease())
     if report.update is None:
         assert report.error is not None, "only a failure is not sent"
         return result_for_exception(report.error, max_length=failure_reason_max_length)
@@ -362,22 +350,22 @@ class CallbackObjects:
 
 
 @final
-class DirectBody(TaskBody):
+class DirectBody(task_body.TaskBody):
     """Runs the body in the thread of the caller, as 0.6.1 did."""
 
     def __init__(self, task: TaskDefinition, metrics: MetricRecorder | None) -> None:
         self._task = task
         self._metrics = metrics
 
-    async def run(self, call: BodyCall) -> BodyOutcome:
+    async def run(self, call: task_body.BodyCall) -> task_body.BodyOutcome:
         """Call the function; what it raises becomes a value, an exit of the interpreter passes."""
         assert call.workspace is None or isinstance(call.workspace, Path), "no Spark here"
         try:
             with refusing_questions():
                 result = invoke_body(self._task, call.params, call.workspace, metrics=self._metrics)
         except Exception as error:  # noqa: BLE001 - a body may raise anything
-            return BodyRaised(failure_reason(error), terminal=error_is_terminal(error))
-        return BodyReturned(result)
+            return task_body.BodyRaised(failure_reason(error), terminal=error_is_terminal(error))
+        return task_body.BodyReturned(result)
 
 
 def refusing_questions() -> AbstractContextManager[CurrentAttempt]:

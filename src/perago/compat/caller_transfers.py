@@ -14,17 +14,9 @@ from typing import Any
 from perago.app.authoring.envelope import validate_result, workspace_task_output
 from perago.app.authoring.task_definition import TaskDefinition
 from perago.app.authoring.workspace_spec import WorkspaceInput, WorkspaceSpec
-from perago.domain import names
+from perago.domain import names, paths
 from perago.domain.attempt import AttemptSnapshot, AttemptStatus, ExecutionId, Stale, compare_narrow
 from perago.domain.errors import StaleAttemptError, TaskInputError
-from perago.domain.paths import (
-    ATTEMPT_MARKER,
-    is_directory_marker,
-    is_reserved_object,
-    name_problem,
-    relative_path,
-)
-from perago.domain.paths import object_path as published_path
 
 _STATUSES = frozenset(each.value for each in AttemptStatus)
 _CODE = "PRG-W002"
@@ -144,10 +136,10 @@ def workspace_local_path(
     with a slash at its end can be no file, whatever its size, so it counts as a directory marker.
     """
     name = os.fspath(object_path)
-    relative = relative_path(workspace_spec.prefix, name)
-    if relative is None or is_reserved_object(name) or is_directory_marker(relative, 0):
+    relative = paths.relative_path(workspace_spec.prefix, name)
+    if relative is None or paths.is_reserved_object(name) or paths.is_directory_marker(relative, 0):
         return None
-    problem = name_problem(relative)
+    problem = paths.name_problem(relative)
     if problem is not None:
         raise TaskInputError(f"object {name!r} cannot be a local file: it {problem}", code=_CODE)
     return Path(relative)
@@ -201,10 +193,10 @@ def build_workspace_sync_plan(
 
 
 def _published_name(workspace_spec: WorkspaceSpec, relative: str) -> str:
-    problem = name_problem(relative)
+    problem = paths.name_problem(relative)
     if problem is not None:
         raise TaskInputError(f"file {relative!r} cannot be an object: it {problem}", code=_CODE)
-    return published_path(workspace_spec.prefix, relative)
+    return paths.object_path(workspace_spec.prefix, relative)
 
 
 def _regular_files(workspace_dir: Path) -> Iterator[Path]:
@@ -217,7 +209,7 @@ def _regular_files(workspace_dir: Path) -> Iterator[Path]:
                     f"workspace publication does not support symlinks: {relative.as_posix()}",
                     code="PRG-W005",
                 )
-            if name != ATTEMPT_MARKER and path.is_file():
+            if name != paths.ATTEMPT_MARKER and path.is_file():
                 yield relative
 
 

@@ -11,19 +11,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
-from perago.domain.attempt import (
-    NO_DATA,
-    AttemptRecord,
-    AttemptStatus,
-    WorkflowStatus,
-    as_mapping,
-)
-from perago.domain.commit_metadata import (
-    EXECUTION_ID,
-    FENCE_OWNER,
-    LOGICAL_EXECUTION_KEY,
-    LOGICAL_TASK_KEY,
-)
+from perago.domain import commit_metadata
+from perago.domain.attempt import NO_DATA, AttemptRecord, AttemptStatus, WorkflowStatus, as_mapping
 from perago.domain.errors import OUTCOME_UNKNOWN, PeragoError
 from perago.domain.lakefs import BranchName, CommitId, CommitRecord, RepositoryId, TagName
 from perago.domain.names import execution_time
@@ -239,7 +228,7 @@ class AttemptEvidence:
     def published(self, record: CommitRecord) -> None:
         """Note a commit on a target that this attempt made."""
         self.publications.append(record)
-        self.saw(record.metadata.get(EXECUTION_ID, ""))
+        self.saw(record.metadata.get(commit_metadata.EXECUTION_ID, ""))
 
 
 def moment_of(milliseconds: int) -> datetime:
@@ -360,7 +349,9 @@ def decision_state(task: TaskHistory) -> DecisionState:
         return DecisionState.THERE
     if task.was_reset:
         return DecisionState.RESET
-    if any(LOGICAL_EXECUTION_KEY in record.metadata for record in task.publications):
+    if any(
+        commit_metadata.LOGICAL_EXECUTION_KEY in record.metadata for record in task.publications
+    ):
         return DecisionState.REMOVED
     return DecisionState.NONE
 
@@ -423,8 +414,8 @@ def commit_role(record: CommitRecord, keys: frozenset[str], inputs: frozenset[st
 
     Its phase says nothing: a relocation makes the staged commit itself the head.
     """
-    key = record.metadata.get(LOGICAL_TASK_KEY, "")
-    if key == FENCE_OWNER:
+    key = record.metadata.get(commit_metadata.LOGICAL_TASK_KEY, "")
+    if key == commit_metadata.FENCE_OWNER:
         return CommitRole.FENCE
     if key in keys:
         return CommitRole.PUBLICATION

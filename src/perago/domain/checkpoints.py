@@ -18,14 +18,8 @@ from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Any, cast
 
+from perago.domain import commit_metadata
 from perago.domain.attempt import AttemptSnapshot, ExecutionId
-from perago.domain.commit_metadata import (
-    EXECUTION_ID,
-    LOGICAL_TASK_KEY,
-    PHASE,
-    RETRY_COUNT,
-    TASK_ID,
-)
 from perago.domain.lakefs import BranchName, CommitRecord, WorkspaceReference
 from perago.domain.logical_execution import LogicalExecutionKey
 from perago.domain.names import SCRATCH_BRANCH_PREFIX, short_hash
@@ -101,12 +95,12 @@ def checkpoint_metadata(
 ) -> dict[str, str]:
     """What the commit of a checkpoint says: whose it is, and its note."""
     return {
-        PHASE: CHECKPOINT,
-        LOGICAL_TASK_KEY: attempt.logical_task_key,
-        TASK_ID: attempt.task_id,
-        RETRY_COUNT: str(attempt.retry_count),
+        commit_metadata.PHASE: CHECKPOINT,
+        commit_metadata.LOGICAL_TASK_KEY: attempt.logical_task_key,
+        commit_metadata.TASK_ID: attempt.task_id,
+        commit_metadata.RETRY_COUNT: str(attempt.retry_count),
         POLL_COUNT: str(attempt.poll_count),
-        EXECUTION_ID: execution_id,
+        commit_metadata.EXECUTION_ID: execution_id,
         NUMBER: str(checkpoint.number),
         NOTE: json.dumps(checkpoint.note),
         TAKEN_AT: checkpoint.taken_at.isoformat(),
@@ -116,7 +110,7 @@ def checkpoint_metadata(
 def read_checkpoint(record: CommitRecord) -> CheckpointRecord | None:
     """The checkpoint that a commit holds; None for any other commit."""
     said = record.metadata
-    if said.get(PHASE) != CHECKPOINT:
+    if said.get(commit_metadata.PHASE) != CHECKPOINT:
         return None
     try:
         moment = datetime.fromisoformat(said[TAKEN_AT])

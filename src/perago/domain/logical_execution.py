@@ -9,14 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NewType
 
+from perago.domain import names
 from perago.domain.attempt import AttemptSnapshot
 from perago.domain.lakefs import CommitId, CommitRecord, TagName, WorkspaceReference
-from perago.domain.names import (
-    ATTEMPT_MARK_PREFIX,
-    DECISION_TAG_PREFIX,
-    short_hash,
-    workflow_segment,
-)
 
 LogicalExecutionKey = NewType("LogicalExecutionKey", str)
 
@@ -53,7 +48,7 @@ class ExecutionInput:
         """
         workspace = self.workspace
         params = json.dumps(self.params, sort_keys=True, separators=(",", ":"))
-        return short_hash(
+        return names.short_hash(
             workspace.repository, workspace.branch, self.prefix, workspace.ref, params
         )
 
@@ -138,7 +133,7 @@ def chain_hash(
 
     Each reset of a chain, told by a mark with its hash, leads on to the hash of another one.
     """
-    chain = short_hash(
+    chain = names.short_hash(
         attempt.workflow_id,
         attempt.reference_name,
         str(attempt.iteration),
@@ -147,7 +142,7 @@ def chain_hash(
     )
     marked = {mark.task_hash for mark in marks}
     while chain in marked:
-        chain = short_hash("reset", chain)
+        chain = names.short_hash("reset", chain)
     return chain
 
 
@@ -159,7 +154,7 @@ def execution_key(
     The workflow stands in the clear because garbage collection has nothing else that tells it:
     a listing of tags then says which workflows to ask for, without reading a commit for each tag.
     """
-    workflow = workflow_segment(attempt.workflow_id)
+    workflow = names.workflow_segment(attempt.workflow_id)
     return LogicalExecutionKey(f"{workflow}-{chain}-{given.hash}")
 
 
@@ -170,22 +165,22 @@ def key_on_input(key: LogicalExecutionKey, given: ExecutionInput) -> LogicalExec
 
 def decision_tag(key: LogicalExecutionKey) -> TagName:
     """The tag whose commit is the decision of this execution."""
-    return TagName(f"{DECISION_TAG_PREFIX}{key}")
+    return TagName(f"{names.DECISION_TAG_PREFIX}{key}")
 
 
 def decision_tags_of_chain(key: LogicalExecutionKey) -> str:
     """Prefix of the decisions of the same chain on whatever input."""
-    return f"{DECISION_TAG_PREFIX}{key.rpartition('-')[0]}-"
+    return f"{names.DECISION_TAG_PREFIX}{key.rpartition('-')[0]}-"
 
 
 def decision_key(tag: TagName) -> LogicalExecutionKey:
     """The key in the name of a decision."""
-    return LogicalExecutionKey(tag.removeprefix(DECISION_TAG_PREFIX))
+    return LogicalExecutionKey(tag.removeprefix(names.DECISION_TAG_PREFIX))
 
 
 def decision_tags_of_workflow(workflow_id: str) -> str:
     """Prefix of the decisions of a workflow, and of others whose ids begin with its id."""
-    return f"{DECISION_TAG_PREFIX}{workflow_segment(workflow_id)}-"
+    return f"{names.DECISION_TAG_PREFIX}{names.workflow_segment(workflow_id)}-"
 
 
 def chain_of_key(key: LogicalExecutionKey) -> str:
@@ -195,13 +190,13 @@ def chain_of_key(key: LogicalExecutionKey) -> str:
 
 def attempt_marks_of_task(attempt: AttemptSnapshot) -> str:
     """Prefix of the marks of all attempts of an attempt's task."""
-    task = short_hash(attempt.workflow_id, attempt.reference_name, str(attempt.iteration))
-    return f"{ATTEMPT_MARK_PREFIX}{workflow_segment(attempt.workflow_id)}-{task}-"
+    task = names.short_hash(attempt.workflow_id, attempt.reference_name, str(attempt.iteration))
+    return f"{names.ATTEMPT_MARK_PREFIX}{names.workflow_segment(attempt.workflow_id)}-{task}-"
 
 
 def mark_of(attempt: AttemptSnapshot) -> AttemptMark:
     """The mark of a row at its scheduled time."""
-    return AttemptMark(short_hash(attempt.task_id), attempt.scheduled_time)
+    return AttemptMark(names.short_hash(attempt.task_id), attempt.scheduled_time)
 
 
 def attempt_mark_tag(attempt: AttemptSnapshot, mark: AttemptMark | None = None) -> TagName:
@@ -212,8 +207,8 @@ def attempt_mark_tag(attempt: AttemptSnapshot, mark: AttemptMark | None = None) 
 
 def parse_attempt_mark(tag: TagName) -> AttemptMark | None:
     """Read a mark back from its tag; None for a name that is not one."""
-    parts = tag.removeprefix(ATTEMPT_MARK_PREFIX).rsplit("-", 3)
-    if not tag.startswith(ATTEMPT_MARK_PREFIX) or len(parts) != 4 or not parts[3].isdecimal():  # noqa: PLR2004 - workflow, task, attempt, time
+    parts = tag.removeprefix(names.ATTEMPT_MARK_PREFIX).rsplit("-", 3)
+    if not tag.startswith(names.ATTEMPT_MARK_PREFIX) or len(parts) != 4 or not parts[3].isdecimal():  # noqa: PLR2004 - workflow, task, attempt, time
         return None
     return AttemptMark(parts[2], int(parts[3]))
 
@@ -223,7 +218,7 @@ def workflow_of_tag(tag: TagName) -> str | None:
 
     Read from the right: the hashes and the time hold no hyphen, a workflow id may.
     """
-    for prefix, others in ((DECISION_TAG_PREFIX, 2), (ATTEMPT_MARK_PREFIX, 3)):
+    for prefix, others in ((names.DECISION_TAG_PREFIX, 2), (names.ATTEMPT_MARK_PREFIX, 3)):
         parts = tag.removeprefix(prefix).rsplit("-", others)
         if tag.startswith(prefix) and len(parts) == others + 1 and parts[0]:
             return parts[0]

@@ -9,13 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal, TypeAlias
 
-from perago.domain import head_parent, lineage, settled
-from perago.domain.commit_metadata import (
-    CONFIRM,
-    PublicationIdentity,
-    commit_message,
-    confirm_metadata,
-)
+from perago.domain import commit_metadata, head_parent, lineage, settled
 from perago.domain.errors import PublishFenceError
 from perago.domain.fence import FenceState
 from perago.domain.lakefs import NO_METADATA, BranchName, CommitId, RepositoryId, StagedReference
@@ -229,7 +223,7 @@ class WorkspacePublicationPlan:
 
 
 def build_workspace_publication_plan(
-    level: Level, facts: PublicationFacts, identity: PublicationIdentity
+    level: Level, facts: PublicationFacts, identity: commit_metadata.PublicationIdentity
 ) -> WorkspacePublicationPlan:
     """Decide by the level's policy; a refusal is raised as `PublishFenceError`."""
     shape = level.shape
@@ -252,12 +246,12 @@ def build_workspace_publication_plan(
         effect=decision,
         supersedes=supersedes,
         metadata=_metadata(decision, identity, supersedes),
-        message=commit_message(identity.attempt, CONFIRM),
+        message=commit_metadata.commit_message(identity.attempt, commit_metadata.CONFIRM),
     )
 
 
 def _metadata(
-    effect: Effect, identity: PublicationIdentity, supersedes: str | None
+    effect: Effect, identity: commit_metadata.PublicationIdentity, supersedes: str | None
 ) -> Mapping[str, str]:
     """Metadata of the merge that the effect asks for; other effects write no commit."""
     if not isinstance(effect, MergeStaged | MergeExactTree):
@@ -265,6 +259,6 @@ def _metadata(
     # A revert has no staged commit: the tree is the input's, the private branch is mine.
     mine, workspace = BranchName(identity.staging_branch), identity.workspace
     staged = effect.staged or StagedReference(workspace.repository, mine, workspace.ref)
-    return confirm_metadata(
+    return commit_metadata.confirm_metadata(
         identity, staged=staged, expected_head=effect.expected_head, supersedes=supersedes
     )

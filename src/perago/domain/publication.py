@@ -10,13 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple, TypeAlias
 
-from perago.domain.lakefs import (
-    CommitId,
-    CommitRecord,
-    FirstParentWalk,
-    StagedReference,
-    WorkspaceReference,
-)
+from perago.domain import lakefs
 
 
 class Isolation(StrEnum):
@@ -36,9 +30,9 @@ class PublicationFacts:
     commit has not; it is asked only if the policy's row says that its table reads it.
     """
 
-    workspace: WorkspaceReference
-    walk: FirstParentWalk
-    staged: StagedReference | None
+    workspace: lakefs.WorkspaceReference
+    walk: lakefs.FirstParentWalk
+    staged: lakefs.StagedReference | None
     logical_task_key: str
     execution_key: str | None = None
     isolation: Isolation = Isolation.BRANCH
@@ -77,25 +71,25 @@ class PublicationFacts:
 class MergeStaged:
     """Squash merge of the staged commit; the target is expected to be at `expected_head`."""
 
-    staged: StagedReference
-    expected_head: CommitId
+    staged: lakefs.StagedReference
+    expected_head: lakefs.CommitId
 
 
 @dataclass(frozen=True, slots=True)
 class MergeExactTree:
     """Publish exactly the tree of `tree` on top of `expected_head`, superseding it."""
 
-    tree: CommitId
-    staged: StagedReference | None
-    expected_head: CommitId
+    tree: lakefs.CommitId
+    staged: lakefs.StagedReference | None
+    expected_head: lakefs.CommitId
 
 
 @dataclass(frozen=True, slots=True)
 class Relocate:
     """Point the branch to `to`; `abandoned` is the head that leaves the history."""
 
-    to: CommitId
-    abandoned: CommitId
+    to: lakefs.CommitId
+    abandoned: lakefs.CommitId
     owner_is_known: bool
 
 
@@ -103,14 +97,14 @@ class Relocate:
 class Keep:
     """Nothing is written; the output is the input ref."""
 
-    ref: CommitId
+    ref: lakefs.CommitId
 
 
 @dataclass(frozen=True, slots=True)
 class Adopt:
     """A publication of this very execution is already there; it is the output."""
 
-    publication: CommitRecord
+    publication: lakefs.CommitRecord
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,17 +13,9 @@ from enum import StrEnum
 from typing import NewType, TypeAlias
 
 from perago.domain import commit_metadata as metadata
+from perago.domain import lakefs
 from perago.domain.attempt import AttemptSnapshot
 from perago.domain.commit_metadata import PublicationIdentity
-from perago.domain.lakefs import (
-    BranchName,
-    CommitId,
-    CommitRecord,
-    FirstParentWalk,
-    RepositoryId,
-    StagedReference,
-    TagName,
-)
 from perago.domain.names import RUN_BRANCH_PREFIX, short_hash, workflow_segment
 from perago.domain.publication import Adopt, Keep, Refusal
 
@@ -40,7 +32,7 @@ _HALF_OF_DIGITS = 16
 
 
 def run_key(
-    attempt: AttemptSnapshot, chain: str, repository: RepositoryId, branch: BranchName
+    attempt: AttemptSnapshot, chain: str, repository: lakefs.RepositoryId, branch: lakefs.BranchName
 ) -> RunKey:
     """The key of the run that an attempt of `perago.begin` begins.
 
@@ -54,7 +46,7 @@ def run_key(
     return RunKey(f"{workflow_segment(attempt.workflow_id)}-{digits}")
 
 
-def _digits_of_target(repository: RepositoryId, branch: BranchName) -> str:
+def _digits_of_target(repository: lakefs.RepositoryId, branch: lakefs.BranchName) -> str:
     return short_hash(repository, branch)[:_HALF_OF_DIGITS]
 
 
@@ -63,14 +55,14 @@ def workflow_of_run(key: RunKey) -> str:
     return key.rpartition("-")[0]
 
 
-def run_branch(key: RunKey) -> BranchName:
+def run_branch(key: RunKey) -> lakefs.BranchName:
     """The branch to which the tasks of a run publish."""
-    return BranchName(f"{RUN_BRANCH_PREFIX}{key}")
+    return lakefs.BranchName(f"{RUN_BRANCH_PREFIX}{key}")
 
 
-def base_tag(key: RunKey) -> TagName:
+def base_tag(key: RunKey) -> lakefs.TagName:
     """The tag by which the attempts of `perago.begin` agree on the base."""
-    return TagName(f"{BASE_TAG_PREFIX}{key}")
+    return lakefs.TagName(f"{BASE_TAG_PREFIX}{key}")
 
 
 def key_of_run(name: str) -> RunKey | None:
@@ -86,9 +78,9 @@ def key_of_run(name: str) -> RunKey | None:
 class Run:
     """A run that has begun: the target, and the commit of the target where it started."""
 
-    repository: RepositoryId
-    branch: BranchName
-    base: CommitId
+    repository: lakefs.RepositoryId
+    branch: lakefs.BranchName
+    base: lakefs.CommitId
     key: RunKey
 
     @property
@@ -97,7 +89,7 @@ class Run:
         return self.key.endswith(_digits_of_target(self.repository, self.branch))
 
     @property
-    def run_branch(self) -> BranchName:
+    def run_branch(self) -> lakefs.BranchName:
         """The branch to which its tasks publish."""
         return run_branch(self.key)
 
@@ -136,10 +128,10 @@ class FinishFacts:
     """
 
     run: Run
-    run_head: CommitId
-    branch_head: CommitId | None
+    run_head: lakefs.CommitId
+    branch_head: lakefs.CommitId | None
     decided: bool
-    walk: FirstParentWalk
+    walk: lakefs.FirstParentWalk
     on_moved: OnMoved = OnMoved.REFUSE
     touched: str | None = None
 
@@ -153,7 +145,7 @@ class MergeRun:
 class RebaseRun:
     """Bring the run onto this head, prove what came out, and merge that."""
 
-    head: CommitId
+    head: lakefs.CommitId
 
 
 FinishDecision: TypeAlias = Keep | Adopt | MergeRun | RebaseRun | Refusal
@@ -217,8 +209,8 @@ def _decide_by_target(facts: FinishFacts) -> FinishDecision:
 
 
 def find_publication_of_run(
-    run: Run, run_head: CommitId, walk: FirstParentWalk
-) -> CommitRecord | None:
+    run: Run, run_head: lakefs.CommitId, walk: lakefs.FirstParentWalk
+) -> lakefs.CommitRecord | None:
     """Find the commit on the target that published this head of the run.
 
     By the run's key and not by that of the execution: a rerun of `perago.finish` must not publish
@@ -241,12 +233,12 @@ def run_metadata(
     identity: PublicationIdentity,
     run: Run,
     *,
-    run_head: CommitId,
-    expected_head: CommitId,
+    run_head: lakefs.CommitId,
+    expected_head: lakefs.CommitId,
     tasks: int,
 ) -> Mapping[str, str]:
     """Metadata of the commit that publishes a run; `tasks` is how many tasks published on it."""
-    staged = StagedReference(run.repository, run.run_branch, run_head)
+    staged = lakefs.StagedReference(run.repository, run.run_branch, run_head)
     return {
         **metadata.confirm_metadata(identity, staged=staged, expected_head=expected_head),
         metadata.RUN: run.key,

@@ -12,21 +12,8 @@ from datetime import datetime
 from enum import StrEnum
 from itertools import takewhile
 
+from perago.domain import attempt_history
 from perago.domain.attempt import NO_DATA, AttemptStatus, WorkflowStatus
-from perago.domain.attempt_history import (
-    AttemptEvidence,
-    AttemptHistory,
-    BranchHistory,
-    CommitRole,
-    DecisionState,
-    Reached,
-    TaskHistory,
-    WorkflowFacts,
-    decision_state,
-    how_far,
-    newest,
-    workspace_in,
-)
 from perago.domain.commit_metadata import LOGICAL_TASK_KEY, RUN, RUN_TASKS
 from perago.domain.error_codes import commands_in, filled, find_code
 from perago.domain.lakefs import CommitId, CommitRecord
@@ -68,7 +55,9 @@ class Explanation:
     command: str
 
 
-def situation_of(workflow: WorkflowFacts, task: TaskHistory | None, now: datetime) -> Situation:
+def situation_of(
+    workflow: attempt_history.WorkflowFacts, task: attempt_history.TaskHistory | None, now: datetime
+) -> Situation:
     """Choose by the workflow, then by the newest attempt of its unfinished task.
 
     workflow                 newest attempt                            situation
@@ -96,7 +85,7 @@ def situation_of(workflow: WorkflowFacts, task: TaskHistory | None, now: datetim
     }
     if workflow.status in by_workflow or task is None:
         return by_workflow.get(workflow.status, Situation.NOTHING_BEGAN)
-    last = newest(task.attempts)
+    last = attempt_history.newest(task.attempts)
     if workflow.status is WorkflowStatus.RUNNING:
         if _ended_before(task) is not None and last.due is not None and now < last.due:
             return Situation.RETRIES
@@ -113,34 +102,38 @@ def situation_of(workflow: WorkflowFacts, task: TaskHistory | None, now: datetim
     return next((each for holds, each in endings if holds), Situation.STOPPED)
 
 
-def task_in_question(history: AttemptHistory, workflow_id: str) -> TaskHistory | None:
+def task_in_question(
+    history: attempt_history.AttemptHistory, workflow_id: str
+) -> attempt_history.TaskHistory | None:
     """The task on which a workflow stands: the newest that is not done, else the newest."""
     tasks = [task for task in history.tasks if task.workflow_id == workflow_id]
     if not tasks:
         return None
 
-    def rank(task: TaskHistory) -> tuple[bool, int]:
-        last = newest(task.attempts)
+    def rank(task: attempt_history.TaskHistory) -> tuple[bool, int]:
+        last = attempt_history.newest(task.attempts)
         seq = last.row.snapshot.seq if last.row else 0
         return (last.status is not AttemptStatus.COMPLETED, seq)
 
     return max(tasks, key=rank)
 
 
-def _ended_before(task: TaskHistory) -> AttemptEvidence | None:
+def _ended_before(task: attempt_history.TaskHistory) -> attempt_history.AttemptEvidence | None:
     """The attempt whose retry is in its queue, with the reason that the retry does not have."""
-    last = newest(task.attempts)
+    last = attempt_history.newest(task.attempts)
     ended = [each for each in task.attempts if each.status and each.status.is_terminal]
-    return newest(ended) if last.status is AttemptStatus.SCHEDULED and ended else None
+    return (
+        attempt_history.newest(ended) if last.status is AttemptStatus.SCHEDULED and ended else None
+    )
 
 
 def explain_workflow(
-    history: AttemptHistory, workflow: WorkflowFacts, now: datetime
+    history: attempt_history.AttemptHistory, workflow: attempt_history.WorkflowFacts, now: datetime
 ) -> Explanation:
     """Say what happened, what is left of it in lakeFS, and what to do next."""
     task = task_in_question(history, workflow.workflow_id)
     situation = situation_of(workflow, task, now)
-    last = newest(task.attempts) if task is not None else None
+    last = attempt_history.newest(task.attempts) if task is not None else None
     if task is not None and situation is Situation.RETRIES:
         last = _ended_before(task)
     names = _names(history, workflow, task, last)
@@ -158,9 +151,9 @@ def explain_workflow(
 
 def _happened(
     situation: Situation,
-    workflow: WorkflowFacts,
-    history: AttemptHistory,
-    task: TaskHistory | None,
+    workflow: attempt_history.WorkflowFacts,
+    history: attempt_history.AttemptHistory,
+    task: attempt_history.TaskHistory | None,
     now: datetime,
 ) -> str:
     name = f"Workflow {workflow.workflow_id}"
@@ -173,7 +166,7 @@ def _happened(
     if task is None:
         why = f": {workflow.reason}" if workflow.reason else ""
         return f"{name} is {workflow.status}, and no task of it has an attempt{why}."
-    last = newest(task.attempts)
+    last = attempt_history.newest(task.attempts)
     before = _ended_before(task)
     if before is None:
         return f"{name} is {workflow.status}: {_of_attempt(task, last)}."
@@ -189,19 +182,19 @@ def at_and_in(moment: datetime, now: datetime) -> str:
     return f"at {moment:%H:%M:%S} UTC (in {seconds} s)"
 
 
-def _type(task: TaskHistory) -> str:
+def _type(task: attempt_history.TaskHistory) -> str:
     """The name under which the task is declared, which its reference name need not be."""
-    row = newest(task.attempts).row
+    row = attempt_history.newest(task.attempts).row
     return row.snapshot.task_type if row is not None else task.name
 
 
-def _of_attempt(task: TaskHistory, last: AttemptEvidence) -> str:
+def _of_attempt(task: attempt_history.TaskHistory, last: attempt_history.AttemptEvidence) -> str:
     who = f"attempt {last.number} of task {task.name}"
     worker = last.row.snapshot.worker_id if last.row else None
-    match how_far(last):
-        case Reached.QUEUED:
+    match attempt_history.how_far(last):
+        case attempt_history.Reached.QUEUED:
             return f"{who} waits in its queue{_in_domain(last)} and no worker has polled it"
-        case Reached.HANDED_BACK:
+        case attempt_history.Reached.HANDED_BACK:
             return (
                 f"{who} was handed back and waits in its queue{_in_domain(last)} ({_reason(last)})"
             )
@@ -213,17 +206,17 @@ def _of_attempt(task: TaskHistory, last: AttemptEvidence) -> str:
             return f"{who} ended as {last.status}{on}, came to `{reached}`{why}{_repeated(task)}"
 
 
-def _in_domain(last: AttemptEvidence) -> str:
+def _in_domain(last: attempt_history.AttemptEvidence) -> str:
     """Where its row waits; a worker without that domain polls another queue."""
     domain = _domain(last)
     return f" in the domain {domain}" if domain else ""
 
 
-def _domain(last: AttemptEvidence | None) -> str | None:
+def _domain(last: attempt_history.AttemptEvidence | None) -> str | None:
     return last.row.domain if last is not None and last.row is not None else None
 
 
-def _repeated(task: TaskHistory) -> str:
+def _repeated(task: attempt_history.TaskHistory) -> str:
     """How many of the newest attempts ended with one code, where a retry was no help."""
     ended = [each for each in task.attempts if not each.is_queued_anew]
     codes = [each.code for each in reversed(ended)]
@@ -231,7 +224,7 @@ def _repeated(task: TaskHistory) -> str:
     return f"; its last {same} attempts ended with {codes[0]}" if same > 1 else ""
 
 
-def _reason(last: AttemptEvidence) -> str:
+def _reason(last: attempt_history.AttemptEvidence) -> str:
     """The reason, shortened; its code, which stands at its end, is kept."""
     text = _COMMIT_ID.sub(r"\1", last.reason_with_code.rstrip("."))
     if len(text) <= REASON_CHARACTERS_MAX:
@@ -240,12 +233,16 @@ def _reason(last: AttemptEvidence) -> str:
     return f"{kept}..." if code is None or code in kept else f"{kept}... [{code}]"
 
 
-def _left(history: AttemptHistory, workflow: WorkflowFacts, task: TaskHistory | None) -> str:
+def _left(
+    history: attempt_history.AttemptHistory,
+    workflow: attempt_history.WorkflowFacts,
+    task: attempt_history.TaskHistory | None,
+) -> str:
     count = _count(history, workflow)
     if task is None:
         return f"{count}."
-    state = decision_state(task)
-    decided = state is DecisionState.THERE
+    state = attempt_history.decision_state(task)
+    decided = state is attempt_history.DecisionState.THERE
     if history.unanswered and not task.publications:
         known = f" has decided on {task.decisions[0].commit[:12]}, and" if decided else ""
         why = "which is not known, because a server did not answer"
@@ -263,7 +260,7 @@ def _left(history: AttemptHistory, workflow: WorkflowFacts, task: TaskHistory | 
     return f"Task {task.name} has published nothing; {count}."
 
 
-def _count(history: AttemptHistory, workflow: WorkflowFacts) -> str:
+def _count(history: attempt_history.AttemptHistory, workflow: attempt_history.WorkflowFacts) -> str:
     """How many tasks have published, of those that an attempt is known of.
 
     Conductor makes a row only when a task is due, so the number is not that of the definition.
@@ -274,7 +271,7 @@ def _count(history: AttemptHistory, workflow: WorkflowFacts) -> str:
     done = sum(1 for commits in published if commits - on_runs)
     held = sum(1 for commits in published if commits and commits <= on_runs)
     read = [each for branch in history.branches for each in history.roles(branch)]
-    foreign = sum(role is CommitRole.FOREIGN for _, role in read)
+    foreign = sum(role is attempt_history.CommitRole.FOREIGN for _, role in read)
     # The branches of a fork are workflows of their own, and Conductor gives them ids of their own.
     inside = sum(
         record.metadata.get(LOGICAL_TASK_KEY, "").partition("/")[0] in workflow.children
@@ -296,7 +293,7 @@ def _commits(number: int) -> str:
     return "1 commit" if number == 1 else f"{number} commits"
 
 
-def _published_run(history: AttemptHistory, record: CommitRecord) -> str | None:
+def _published_run(history: attempt_history.AttemptHistory, record: CommitRecord) -> str | None:
     """Where the commit stands that brought a run to its target; None of any other commit."""
     if RUN not in record.metadata:
         return None
@@ -308,7 +305,7 @@ def _published_run(history: AttemptHistory, record: CommitRecord) -> str | None:
     return f"commit {record.commit[:12]} on {where}, with {tasks} publications of its tasks"
 
 
-def _only_on_runs(history: AttemptHistory) -> frozenset[CommitId]:
+def _only_on_runs(history: attempt_history.AttemptHistory) -> frozenset[CommitId]:
     """Commits on the branch of a run; its target has them when `perago.finish` has published."""
     on_run, on_target = set[CommitId](), set[CommitId]()
     for each in history.branches:
@@ -317,7 +314,7 @@ def _only_on_runs(history: AttemptHistory) -> frozenset[CommitId]:
     return frozenset(on_run - on_target)
 
 
-def _is_of_run(history: BranchHistory) -> bool:
+def _is_of_run(history: attempt_history.BranchHistory) -> bool:
     return history.branch.startswith(RUN_BRANCH_PREFIX)
 
 
@@ -353,7 +350,7 @@ _RETRY = 'curl -X POST "$PERAGO_CONDUCTOR/workflow/WORKFLOW/retry"'
 
 
 def _next(
-    situation: Situation, names: Mapping[str, str], last: AttemptEvidence | None
+    situation: Situation, names: Mapping[str, str], last: attempt_history.AttemptEvidence | None
 ) -> tuple[str, str]:
     """What to do, and the command that does it or shows the next fact."""
     command = filled(_COMMANDS.get(situation, _RETRY), names)
@@ -379,15 +376,15 @@ def _next(
 
 
 def _names(
-    history: AttemptHistory,
-    workflow: WorkflowFacts,
-    task: TaskHistory | None,
-    last: AttemptEvidence | None,
+    history: attempt_history.AttemptHistory,
+    workflow: attempt_history.WorkflowFacts,
+    task: attempt_history.TaskHistory | None,
+    last: attempt_history.AttemptEvidence | None,
 ) -> dict[str, str]:
     """What stands in place of the capital words of a remedy; only what is known."""
     read = ({"repository": each.repository, "branch": each.branch} for each in history.branches)
     row = last.row if last is not None else None
-    given = workspace_in(row.input_data if row is not None else NO_DATA)
+    given = attempt_history.workspace_in(row.input_data if row is not None else NO_DATA)
     workspace: Mapping[str, object] = given or next(read, NO_DATA)
     staged = [each.staged for each in task.attempts if each.staged] if task else []
     names = {

@@ -10,20 +10,14 @@ from dataclasses import dataclass
 from typing import TypeVar, final
 
 from perago.domain.lakefs import CommitId, RepositoryId
+from perago.ports import lakefs
 from perago.ports.errors import OutcomeUnknownError, ServiceError, UnavailableError
-from perago.ports.lakefs import (
-    BranchPage,
-    Change,
-    ChangePage,
-    Commits,
-    Repositories,
-    RepositoryPage,
-    TagPage,
-)
 from perago.ports.objects import ObjectPage
 from perago.ports.system import Clock
 
-Page = TypeVar("Page", BranchPage, ChangePage, ObjectPage, RepositoryPage, TagPage)
+Page = TypeVar(
+    "Page", lakefs.BranchPage, lakefs.ChangePage, ObjectPage, lakefs.RepositoryPage, lakefs.TagPage
+)
 Result = TypeVar("Result")
 
 # With a thousand names a page, a thousand million names: no listing is that long. It only ends a
@@ -56,8 +50,12 @@ async def pages(
 
 
 async def all_changes(
-    commits: Commits, repository: RepositoryId, left: CommitId, right: CommitId, prefix: str = ""
-) -> AsyncGenerator[Change]:
+    commits: lakefs.Commits,
+    repository: RepositoryId,
+    left: CommitId,
+    right: CommitId,
+    prefix: str = "",
+) -> AsyncGenerator[lakefs.Change]:
     """Every object that differs from left to right, in order of path; a page of them at a time."""
     listed = pages(
         lambda after: commits.diff_page(repository, left, right, prefix=prefix, after=after)
@@ -68,7 +66,7 @@ async def all_changes(
                 yield change
 
 
-async def all_repositories(repositories: Repositories) -> list[RepositoryId]:
+async def all_repositories(repositories: lakefs.Repositories) -> list[RepositoryId]:
     """Every repository that these keys may see, in order."""
     return [name async for page in pages(repositories.list_page) for name in page.names]
 

@@ -9,15 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol, TypeAlias
 
-from perago.domain.lakefs import (
-    NO_METADATA,
-    BranchName,
-    CommitId,
-    CommitRecord,
-    FirstParentWalk,
-    RepositoryId,
-    TagName,
-)
+from perago.domain import lakefs
 from perago.domain.outcome import MergeAnswer, RelocationAnswer
 from perago.ports.objects import ObjectEntry
 
@@ -26,11 +18,11 @@ from perago.ports.objects import ObjectEntry
 class MergeRequest:
     """One merge; every option that matters to correctness is spelled out."""
 
-    repository: RepositoryId
+    repository: lakefs.RepositoryId
     source: str
-    target: BranchName
+    target: lakefs.BranchName
     message: str
-    metadata: Mapping[str, str] = field(default_factory=lambda: NO_METADATA)
+    metadata: Mapping[str, str] = field(default_factory=lambda: lakefs.NO_METADATA)
     allow_empty: bool = False
     squash: bool = True  # else the commit's second parent is the source
     timeout_seconds: float = 60.0  # of a task without a budget, see `merge_timeout_seconds`
@@ -40,8 +32,8 @@ class MergeRequest:
 class BranchPage:
     """One page of branch names in order; `more` says that names follow the last one."""
 
-    names: tuple[BranchName, ...]
-    heads: tuple[CommitId, ...]
+    names: tuple[lakefs.BranchName, ...]
+    heads: tuple[lakefs.CommitId, ...]
     more: bool
 
     @property
@@ -50,7 +42,7 @@ class BranchPage:
         return self.names[-1]
 
 
-BranchList: TypeAlias = list[tuple[RepositoryId, BranchName]]
+BranchList: TypeAlias = list[tuple[lakefs.RepositoryId, lakefs.BranchName]]
 """Branches of several repositories."""
 
 
@@ -117,28 +109,30 @@ class Branches(Protocol):
        commit it is Merged.
     """
 
-    async def head(self, repository: RepositoryId, branch: BranchName) -> CommitRecord:
+    async def head(
+        self, repository: lakefs.RepositoryId, branch: lakefs.BranchName
+    ) -> lakefs.CommitRecord:
         """Read the head commit with its parents and metadata, in one request."""
         ...
 
     async def create(
         self,
-        repository: RepositoryId,
-        branch: BranchName,
-        source: CommitId,
+        repository: lakefs.RepositoryId,
+        branch: lakefs.BranchName,
+        source: lakefs.CommitId,
         *,
         hidden: bool = False,
     ) -> None:
         """Create a branch at a commit; a hidden one is not listed unless asked for."""
         ...
 
-    async def delete(self, repository: RepositoryId, branch: BranchName) -> None:
+    async def delete(self, repository: lakefs.RepositoryId, branch: lakefs.BranchName) -> None:
         """Delete a branch; its uncommitted objects go with it."""
         ...
 
     async def list_page(
         self,
-        repository: RepositoryId,
+        repository: lakefs.RepositoryId,
         prefix: str,
         after: str = "",
         amount: int = 1000,
@@ -157,21 +151,27 @@ class Branches(Protocol):
 
     async def relocate(
         self,
-        repository: RepositoryId,
-        branch: BranchName,
-        to: CommitId,
+        repository: lakefs.RepositoryId,
+        branch: lakefs.BranchName,
+        to: lakefs.CommitId,
         *,
         timeout_seconds: float = 60.0,
     ) -> RelocationAnswer:
         """Point a branch to a commit (hard reset, never forced)."""
         ...
 
-    async def is_protected(self, repository: RepositoryId, branch: BranchName) -> bool:
+    async def is_protected(
+        self, repository: lakefs.RepositoryId, branch: lakefs.BranchName
+    ) -> bool:
         """Whether a protection rule covers the branch."""
         ...
 
     async def protect(
-        self, repository: RepositoryId, pattern: str, *, like: BranchName | None = None
+        self,
+        repository: lakefs.RepositoryId,
+        pattern: str,
+        *,
+        like: lakefs.BranchName | None = None,
     ) -> None:
         """Add a protection rule for names, in the manner of the one that covers `like`.
 
@@ -179,7 +179,7 @@ class Branches(Protocol):
         """
         ...
 
-    async def unprotect(self, repository: RepositoryId, pattern: str) -> None:
+    async def unprotect(self, repository: lakefs.RepositoryId, pattern: str) -> None:
         """Remove the protection rule of a pattern."""
         ...
 
@@ -218,8 +218,8 @@ class ChangePage:
 class CommitRequest:
     """One commit on a branch; with `source_metarange` it takes exactly that tree."""
 
-    repository: RepositoryId
-    branch: BranchName
+    repository: lakefs.RepositoryId
+    branch: lakefs.BranchName
     message: str
     metadata: Mapping[str, str]
     allow_empty: bool = False
@@ -263,25 +263,30 @@ class Commits(Protocol):
     C20 lost_answer_is_unknown: law L0. A commit whose answer is lost raises OutcomeUnknownError.
     """
 
-    async def read(self, repository: RepositoryId, ref: str) -> CommitRecord:
+    async def read(self, repository: lakefs.RepositoryId, ref: str) -> lakefs.CommitRecord:
         """Read one commit by id, branch, tag or relative expression."""
         ...
 
     async def first_parents(
-        self, repository: RepositoryId, start: str, stop_at: CommitId | None, *, commits_max: int
-    ) -> FirstParentWalk:
+        self,
+        repository: lakefs.RepositoryId,
+        start: str,
+        stop_at: lakefs.CommitId | None,
+        *,
+        commits_max: int,
+    ) -> lakefs.FirstParentWalk:
         """Walk first parents from `start` (a branch or a commit) down to `stop_at` or the root."""
         ...
 
-    async def commit(self, request: CommitRequest) -> CommitId:
+    async def commit(self, request: CommitRequest) -> lakefs.CommitId:
         """Commit what is staged on a branch."""
         ...
 
     async def diff_page(
         self,
-        repository: RepositoryId,
-        left: CommitId,
-        right: CommitId,
+        repository: lakefs.RepositoryId,
+        left: lakefs.CommitId,
+        right: lakefs.CommitId,
         *,
         prefix: str,
         after: str = "",
@@ -292,8 +297,8 @@ class Commits(Protocol):
 
     async def uncommitted_page(
         self,
-        repository: RepositoryId,
-        branch: BranchName,
+        repository: lakefs.RepositoryId,
+        branch: lakefs.BranchName,
         *,
         prefix: str = "",
         after: str = "",
@@ -307,8 +312,8 @@ class Commits(Protocol):
 class TagRecord:
     """A tag and its commit."""
 
-    name: TagName
-    commit: CommitId
+    name: lakefs.TagName
+    commit: lakefs.CommitId
 
 
 @dataclass(frozen=True, slots=True)
@@ -345,21 +350,25 @@ class Tags(Protocol):
        OutcomeUnknownError.
     """
 
-    async def create(self, repository: RepositoryId, tag: TagName, commit: CommitId) -> None:
+    async def create(
+        self, repository: lakefs.RepositoryId, tag: lakefs.TagName, commit: lakefs.CommitId
+    ) -> None:
         """Create a tag; TagExistsError when taken, OutcomeUnknownError when unanswered."""
         ...
 
-    async def read(self, repository: RepositoryId, tag: TagName) -> CommitId | None:
+    async def read(
+        self, repository: lakefs.RepositoryId, tag: lakefs.TagName
+    ) -> lakefs.CommitId | None:
         """The tag's commit, or None."""
         ...
 
     async def list_page(
-        self, repository: RepositoryId, prefix: str, after: str = "", amount: int = 1000
+        self, repository: lakefs.RepositoryId, prefix: str, after: str = "", amount: int = 1000
     ) -> TagPage:
         """List tags that start with `prefix`, after a name."""
         ...
 
-    async def delete(self, repository: RepositoryId, tag: TagName) -> None:
+    async def delete(self, repository: lakefs.RepositoryId, tag: lakefs.TagName) -> None:
         """Delete a tag."""
         ...
 
@@ -368,8 +377,8 @@ class Tags(Protocol):
 class RepositoryFacts:
     """What lakeFS says of a repository."""
 
-    repository: RepositoryId
-    default_branch: BranchName
+    repository: lakefs.RepositoryId
+    default_branch: lakefs.BranchName
     storage_namespace: str
     read_only: bool
 
@@ -378,7 +387,7 @@ class RepositoryFacts:
 class RepositoryPage:
     """One page of repository names in order; `more` says that names follow the last one."""
 
-    names: tuple[RepositoryId, ...]
+    names: tuple[lakefs.RepositoryId, ...]
     more: bool
 
     @property
@@ -398,7 +407,7 @@ class Repositories(Protocol):
     R4 pages_name_every_repository_once: in order, each page after the last name of the one before.
     """
 
-    async def read(self, repository: RepositoryId) -> RepositoryFacts:
+    async def read(self, repository: lakefs.RepositoryId) -> RepositoryFacts:
         """Read one repository."""
         ...
 

@@ -7,14 +7,9 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, cast
 
+from perago.app.authoring import workflow_definition
 from perago.app.authoring.task_declaration import task_of
 from perago.app.authoring.task_definition import TaskDefinition, build_taskdef
-from perago.app.authoring.workflow_definition import (
-    child_definition,
-    fork_definitions,
-    needs_transaction,
-    sequence_definition,
-)
 from perago.app.runs.begin import BEGIN_TASK
 from perago.app.runs.finish import BUILT_IN, FINISH_TASK
 from perago.domain.attempt import AttemptRecord
@@ -68,7 +63,9 @@ def sequence(
     """
     found = [definition_of(task) for task in tasks]
     moved = _moved(on_moved, transaction=transaction)
-    return sequence_definition(name, found, transaction=transaction, on_moved=moved)
+    return workflow_definition.sequence_definition(
+        name, found, transaction=transaction, on_moved=moved
+    )
 
 
 def fork(
@@ -84,18 +81,20 @@ def fork(
     """
     found = [definition_of(task) for task in tasks]
     moved = _moved(on_moved, transaction=transaction)
-    return fork_definitions(name, found, transaction=transaction, on_moved=moved)
+    return workflow_definition.fork_definitions(
+        name, found, transaction=transaction, on_moved=moved
+    )
 
 
 def _moved(on_moved: str | None, *, transaction: bool) -> OnMoved | None:
     if on_moved is not None and not transaction:
-        raise ValueError(needs_transaction("on_moved", "transaction=True"))
+        raise ValueError(workflow_definition.needs_transaction("on_moved", "transaction=True"))
     return None if on_moved is None else OnMoved(on_moved)
 
 
 def fork_branch(name: str, task: TaskDefinition | TaskFunction) -> dict[str, object]:
     """The workflow of one branch, for a FORK_JOIN_DYNAMIC: its input is `workspace`, `params`."""
-    return child_definition(name, definition_of(task))
+    return workflow_definition.child_definition(name, definition_of(task))
 
 
 def task_names_in(value: object) -> set[str]:

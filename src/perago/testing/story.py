@@ -20,15 +20,8 @@ from typing import cast, final
 
 from perago.app.attempt.context import Attempt
 from perago.app.telemetry.listeners import AttemptListener
+from perago.domain import commit_metadata
 from perago.domain.attempt import AttemptRecord, WorkflowStatus
-from perago.domain.commit_metadata import (
-    LOGICAL_EXECUTION_KEY,
-    LOGICAL_TASK_KEY,
-    PHASE,
-    RUN,
-    TARGET_BRANCH,
-    TRY,
-)
 from perago.domain.lakefs import CommitId, CommitRecord, RepositoryId
 from perago.domain.run import key_of_run
 from perago.ports.conductor import WorkflowRecord, Workflows
@@ -245,11 +238,17 @@ class Story:
 
 def commit_kind(commit: CommitRecord, accepted: Iterable[str]) -> str:
     """What a commit is to the workflows: staged, published, abandoned, or of another writer."""
-    if PHASE not in commit.metadata:  # the commit of a fence has an owner, and is no task's work
+    if (
+        commit_metadata.PHASE not in commit.metadata
+    ):  # the commit of a fence has an owner, and is no task's work
         return "foreign" if commit.parents else "root"
     if commit.commit in set(accepted):
         return "published"  # also a staged commit that the target was relocated to
-    return "staged" if commit.metadata.get(PHASE) == TRY else "abandoned"
+    return (
+        "staged"
+        if commit.metadata.get(commit_metadata.PHASE) == commit_metadata.TRY
+        else "abandoned"
+    )
 
 
 async def tell_story(
@@ -324,7 +323,11 @@ def _target_branches(repository: RepositoryStory, story: Story) -> list[BranchSt
 
 def _lost_publications(repository: RepositoryStory, story: Story) -> Iterator[str]:
     anywhere = {commit.commit for branch in repository.branches for commit in branch.commits}
-    runs = {commit.metadata.get(RUN) for branch in repository.branches for commit in branch.commits}
+    runs = {
+        commit.metadata.get(commit_metadata.RUN)
+        for branch in repository.branches
+        for commit in branch.commits
+    }
     for row in story.rows:
         given = as_object(row.input_data.get("workspace"))
         accepted = published_workspace(row)
@@ -355,9 +358,9 @@ def _lost_commits(
 
 def _repeated_publications(branch: BranchStory) -> Iterator[str]:
     counts = Counter(
-        commit.metadata[LOGICAL_EXECUTION_KEY]
+        commit.metadata[commit_metadata.LOGICAL_EXECUTION_KEY]
         for commit in branch.commits
-        if LOGICAL_EXECUTION_KEY in commit.metadata
+        if commit_metadata.LOGICAL_EXECUTION_KEY in commit.metadata
     )
     for key, count in counts.items():
         if count > 1:
@@ -370,12 +373,16 @@ def _repeated_publications(branch: BranchStory) -> Iterator[str]:
 def _parts_of_runs(branch: BranchStory) -> Iterator[str]:
     if key_of_run(branch.name) is not None:
         return
-    runs = Counter(commit.metadata[RUN] for commit in branch.commits if RUN in commit.metadata)
+    runs = Counter(
+        commit.metadata[commit_metadata.RUN]
+        for commit in branch.commits
+        if commit_metadata.RUN in commit.metadata
+    )
     for key, count in runs.items():
         if count > 1:
             yield f"repeated: {count} publications of run {key} are on {branch.name}"
     for commit in branch.commits:
-        if key_of_run(commit.metadata.get(TARGET_BRANCH, "")) is not None:
+        if key_of_run(commit.metadata.get(commit_metadata.TARGET_BRANCH, "")) is not None:
             part = f"{commit.commit[:8]} of a task of a run is on {branch.name}"
             yield f"partial: {part}, which may show the run as a whole only"
 
@@ -386,6 +393,6 @@ def _abandoned_publications(branch: BranchStory, story: Story) -> Iterator[str]:
     accepted = story.accepted_commits()
     for commit in branch.commits:
         if commit_kind(commit, accepted) == "abandoned":
-            key = commit.metadata[LOGICAL_TASK_KEY]
+            key = commit.metadata[commit_metadata.LOGICAL_TASK_KEY]
             found = f"{commit.commit[:8]} of {key} is on {branch.name}"
             yield f"abandoned: {found}, and Conductor accepted no attempt with it"

@@ -30,11 +30,7 @@ from perago.adapters.memory.system import (
     VirtualClock,
     WorkerHandle,
 )
-from perago.app.attempt.context import (
-    Attempt,
-    AttemptPorts,
-    AttemptSettings,
-)
+from perago.app.attempt.context import Attempt, AttemptPorts, AttemptSettings
 from perago.app.attempt.run_attempt import AttemptReport, run_attempt
 from perago.app.attempt.spark_workspace import remove_litter
 from perago.app.authoring.envelope import resolved_prefix
@@ -55,13 +51,7 @@ from perago.ports.conductor import PollRequest
 from perago.ports.task_body import BodyCall, BodyOutcome, BodyRaised, NoLease, TaskBody
 from perago.ports.workspace import AttemptDirectories, AttemptMarker, Phase, Progress
 from perago.testing.embedded_workers import fence_trust, lakefs_ports, run_captured
-from perago.testing.file_trees import (
-    DirectoryFiles,
-    Files,
-    TreeDiff,
-    compare_trees,
-    read_tree,
-)
+from perago.testing.file_trees import DirectoryFiles, Files, TreeDiff, compare_trees, read_tree
 
 TRIAL = "trial"  # repository, workflow and worker: each attempt has servers of its own
 Result = TypeVar("Result")

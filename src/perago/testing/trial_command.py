@@ -16,18 +16,9 @@ from urllib.parse import urlsplit
 import typer
 
 from perago.app.authoring.task_definition import TaskDefinition
+from perago.app.command_line import reporting
 from perago.app.command_line.loading import TaskOption, load_one_task
 from perago.app.command_line.params import json_object
-from perago.app.command_line.reporting import (
-    FAILED,
-    CommandUsageError,
-    JsonOption,
-    note,
-    note_lines,
-    say,
-    say_json,
-    warn,
-)
 from perago.app.connections import connections_of
 from perago.app.pipeline_parts import transfer_bar
 from perago.app.settings.settings import load_settings
@@ -54,7 +45,7 @@ def run(  # noqa: PLR0913 - one parameter an option
     write: Annotated[
         bool, typer.Option("--write", help="Write the changes back to --workspace.")
     ] = False,
-    as_json: JsonOption = False,
+    as_json: reporting.JsonOption = False,
 ) -> None:
     """Run one task once, without a server."""
     task = load_one_task(target, name)
@@ -74,9 +65,9 @@ def run(  # noqa: PLR0913 - one parameter an option
             _print(task, done, diff=diff, as_json=as_json)
             if done.completed and write and workspace is not None:
                 write_back(workspace, done.before, done.files)
-                note(f"wrote the changes to {workspace}")
+                reporting.note(f"wrote the changes to {workspace}")
     if not done.completed:
-        raise typer.Exit(FAILED)
+        raise typer.Exit(reporting.FAILED)
 
 
 def read_json_option(option: str, text: str) -> Mapping[str, object]:
@@ -90,11 +81,11 @@ def read_json_option(option: str, text: str) -> Mapping[str, object]:
             name, equals, value = text.partition("=")
             *_, field = parts = name.split(".")
             if not (equals and all(part.isidentifier() for part in parts)):
-                raise CommandUsageError(f"{wanted}: {error}") from error
+                raise reporting.CommandUsageError(f"{wanted}: {error}") from error
             # As `perago submit` takes it, where REFERENCE. says for which task a field is.
             meant = json.dumps({field: _json_or_text(value)})
             hint = f"write {option} {quote(meant)}"
-            raise CommandUsageError(f"{wanted}; found {text!r}: {hint}") from error
+            raise reporting.CommandUsageError(f"{wanted}; found {text!r}: {hint}") from error
     return json_object(source, wanted)
 
 
@@ -114,7 +105,7 @@ def _warn_of_unknown_params(task: TaskDefinition, given: Mapping[str, object]) -
     for name in sorted(given.keys() - known):
         near = get_close_matches(name, known, n=1)
         hint = f"; did you mean {near[0]}?" if near else ""
-        warn(f"the task has no parameter {name}; it is ignored{hint}")
+        reporting.warn(f"the task has no parameter {name}; it is ignored{hint}")
 
 
 def _check_options(
@@ -124,11 +115,11 @@ def _check_options(
         wanted = "one of --workspace and --repo, for example --workspace DIRECTORY"
         if not task.has_workspace:
             wanted = "no workspace: leave --workspace and --repo out"
-        raise CommandUsageError(f"{task.name} takes {wanted}")
+        raise reporting.CommandUsageError(f"{task.name} takes {wanted}")
     if workspace is not None and not workspace.is_dir():
-        raise CommandUsageError(f"--workspace: {workspace} is not a directory")
+        raise reporting.CommandUsageError(f"--workspace: {workspace} is not a directory")
     if write and workspace is None:
-        raise CommandUsageError("--write needs --workspace")
+        raise reporting.CommandUsageError("--write needs --workspace")
 
 
 async def _download(prefix: str, address: str, directory: Path) -> None:
@@ -139,7 +130,7 @@ async def _download(prefix: str, address: str, directory: Path) -> None:
     ref = parts.path.strip("/")
     if parts.scheme != "lakefs" or not parts.netloc or not ref:
         text = f"--repo: expected lakefs://repository/ref, found {address}"
-        raise CommandUsageError(text)
+        raise reporting.CommandUsageError(text)
     with transfer_bar() as progress:
         container = Container(connections=connections_of(load_settings()), progress=progress)
         lakefs = container.lakefs()
@@ -148,39 +139,39 @@ async def _download(prefix: str, address: str, directory: Path) -> None:
             commit = (await lakefs.commits.read(repository, ref)).commit
             source = WorkspaceSource(repository, commit, prefix)
             await container.pipeline().materialise(source, directory)
-            note(f"read lakefs://{repository}/{commit}, prefix {prefix}")
+            reporting.note(f"read lakefs://{repository}/{commit}, prefix {prefix}")
         finally:
             await lakefs.close()
 
 
 def _print(task: TaskDefinition, done: TaskRun, *, diff: bool, as_json: bool) -> None:
     if as_json:
-        say_json("run/1", _document(task, done))
+        reporting.say_json("run/1", _document(task, done))
         return
     for line in done.lines:
-        note(f"| {line}")
+        reporting.note(f"| {line}")
     for verdict in done.guardrails:
         said = "holds" if verdict.holds else verdict.violation
-        say(f"{verdict.phase} {verdict.kind}({verdict.path!r}): {said}")
+        reporting.say(f"{verdict.phase} {verdict.kind}({verdict.path!r}): {said}")
     _print_changes(done, diff=diff)
     for warning in done.warnings:
-        warn(warning)
+        reporting.warn(warning)
     if done.traceback:
-        note_lines(done.traceback.rstrip())
+        reporting.note_lines(done.traceback.rstrip())
     if done.completed:
-        say(f"result: {json.dumps(done.result, sort_keys=True)}")
+        reporting.say(f"result: {json.dumps(done.result, sort_keys=True)}")
     else:
-        say(f"{done.status}: {done.reason}")
+        reporting.say(f"{done.status}: {done.reason}")
 
 
 def _print_changes(done: TaskRun, *, diff: bool) -> None:
     found = done.diff
     for mark, paths in (("+", found.added), ("~", found.changed), ("-", found.removed)):
         for path in paths:
-            say(f"{mark} {path}")
+            reporting.say(f"{mark} {path}")
     if diff:
         for line in diff_lines(done.before, done.files):
-            say(line)
+            reporting.say(line)
 
 
 def _document(task: TaskDefinition, done: TaskRun) -> dict[str, object]:

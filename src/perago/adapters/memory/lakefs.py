@@ -13,16 +13,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from perago.adapters.memory import object_tree
 from perago.adapters.memory.hooks import HookEvent, run_hooks
-from perago.adapters.memory.object_tree import (
-    ConflictingPaths,
-    StoredObject,
-    Strategy,
-    Tree,
-    merge_trees,
-    named,
-    store_object,
-)
 from perago.adapters.memory.repository_state import MAIN, BranchState, Commit, RepositoryState
 from perago.adapters.memory.system import VirtualClock, as_epoch_ms
 from perago.domain import outcome
@@ -103,10 +95,10 @@ class MemoryLakeFS:
         *,
         content_type: str = DEFAULT_CONTENT_TYPE,
         metadata: Mapping[str, str] = NO_METADATA,
-    ) -> StoredObject:
+    ) -> object_tree.StoredObject:
         """Take bytes in, or a file that stays as it is; equal bytes are kept once."""
         self._addresses += 1
-        stored = store_object(
+        stored = object_tree.store_object(
             content,
             content_type=content_type,
             metadata=metadata,
@@ -118,7 +110,7 @@ class MemoryLakeFS:
         kept = self._contents.setdefault(stored.checksum, content)
         return stored if kept is content else replace(stored, held=kept)
 
-    def run_hooks(self, event: HookEvent, tree: Tree) -> None:
+    def run_hooks(self, event: HookEvent, tree: object_tree.Tree) -> None:
         """Run the hooks of a tree, unless actions are switched off in the server."""
         if not self.actions_enabled:
             return
@@ -213,7 +205,7 @@ class MemoryLakeFS:
         self.run_hooks(event, commit.tree)
 
     def merge(
-        self, request: MergeRequest, strategy: Strategy = Strategy.NONE
+        self, request: MergeRequest, strategy: object_tree.Strategy = object_tree.Strategy.NONE
     ) -> outcome.MergeAnswer:
         """Merge; an unknown target or source is an error, every other refusal an answer."""
         state = self.repository(request.repository)
@@ -237,7 +229,11 @@ class MemoryLakeFS:
         return outcome.TooManyTries(f"update branch {request.target}: too many tries")
 
     def _make_merge_commit(
-        self, state: RepositoryState, branch: BranchState, request: MergeRequest, strategy: Strategy
+        self,
+        state: RepositoryState,
+        branch: BranchState,
+        request: MergeRequest,
+        strategy: object_tree.Strategy,
     ) -> Commit | outcome.MergeAnswer:
         """The commit is there before the hook runs; refused, it belongs to no branch."""
         where = f"update branch {request.target}"
@@ -247,8 +243,10 @@ class MemoryLakeFS:
         base = state.graph.merge_base(source.id, head.id)
         if source.tree.metarange == base.tree.metarange and not request.allow_empty:
             return outcome.NoChanges(f"{where}: no changes")
-        tree = merge_trees(base=base.tree, source=source.tree, target=head.tree, strategy=strategy)
-        if isinstance(tree, ConflictingPaths):
+        tree = object_tree.merge_trees(
+            base=base.tree, source=source.tree, target=head.tree, strategy=strategy
+        )
+        if isinstance(tree, object_tree.ConflictingPaths):
             return outcome.MergeConflict(f"conflict found: {', '.join(tree.paths[:10])}")
         commit = state.graph.add(
             tree,
@@ -301,7 +299,9 @@ class MemoryLakeFS:
         branch.move(commit)
         return commit.id
 
-    def read_object(self, repository: RepositoryId, ref: str, path: str) -> StoredObject:
+    def read_object(
+        self, repository: RepositoryId, ref: str, path: str
+    ) -> object_tree.StoredObject:
         """The object a reference shows at a path; an unknown reference shows none."""
         state = self.repository(repository)
         try:
@@ -313,7 +313,11 @@ class MemoryLakeFS:
         return stored
 
     def write_object(
-        self, repository: RepositoryId, branch: BranchName, path: str, stored: StoredObject
+        self,
+        repository: RepositoryId,
+        branch: BranchName,
+        path: str,
+        stored: object_tree.StoredObject,
     ) -> None:
         """Put one object on a branch, uncommitted."""
         state = self.repository(repository)
@@ -367,13 +371,15 @@ def _refused_merge(where: str, refusal: errors.ServiceError) -> outcome.MergeAns
     return outcome.HeadMoved(text) if HEAD_MOVED_TEXT in text else outcome.RefusedByHook(text)
 
 
-def _tree_to_commit(state: RepositoryState, branch: BranchState, request: CommitRequest) -> Tree:
+def _tree_to_commit(
+    state: RepositoryState, branch: BranchState, request: CommitRequest
+) -> object_tree.Tree:
     if request.source_metarange is not None:
         return state.graph.tree(request.source_metarange)
     if branch.is_dirty:
-        return named(branch.tree_to_commit)
+        return object_tree.named(branch.tree_to_commit)
     if not request.allow_empty:
         raise errors.NothingToCommitError(
             f"commit on {request.branch} of {request.repository}: no changes"
         )
-    return named(branch.head.tree)
+    return object_tree.named(branch.head.tree)

@@ -14,36 +14,24 @@ from heapq import heappop, heappush
 from types import MappingProxyType
 
 from perago.adapters.memory.object_tree import EMPTY_TREE, Changes, StoredObject, Tree, change_of
-from perago.domain.lakefs import (
-    NO_METADATA,
-    BranchName,
-    CommitId,
-    CommitRecord,
-    RepositoryId,
-    TagName,
-)
-from perago.ports.errors import (
-    BranchMissingError,
-    ProtectedBranchError,
-    ReferenceMissingError,
-    RequestRefusedError,
-)
+from perago.domain import lakefs
+from perago.ports import errors
 from perago.ports.lakefs import Change
 
-MAIN = BranchName("main")  # the default branch of every repository here
+MAIN = lakefs.BranchName("main")  # the default branch of every repository here
 
 
 @dataclass(frozen=True, slots=True)
 class Commit:
     """A commit with its tree; `generation` grows from parent to child, `number` with time."""
 
-    record: CommitRecord
+    record: lakefs.CommitRecord
     tree: Tree
     generation: int
     number: int
 
     @property
-    def id(self) -> CommitId:
+    def id(self) -> lakefs.CommitId:
         return self.record.commit
 
 
@@ -51,25 +39,25 @@ class CommitGraph:
     """Every commit of one repository; nothing is ever removed."""
 
     def __init__(self) -> None:
-        self._commits: dict[CommitId, Commit] = {}
+        self._commits: dict[lakefs.CommitId, Commit] = {}
         self._trees: dict[str, Tree] = {}
-        self._hidden: dict[CommitId, tuple[int, Commit]] = {}
+        self._hidden: dict[lakefs.CommitId, tuple[int, Commit]] = {}
         self._seen_through = False
 
     def add(
         self,
         tree: Tree,
         *,
-        parents: tuple[CommitId, ...],
+        parents: tuple[lakefs.CommitId, ...],
         message: str,
-        metadata: Mapping[str, str] = NO_METADATA,
+        metadata: Mapping[str, str] = lakefs.NO_METADATA,
         created_at: int,
     ) -> Commit:
         """Add a commit, or find the equal one that is there."""
         facts = (message, tree.metarange, created_at, sorted(metadata.items()), parents)
-        address = CommitId(sha256(repr(facts).encode(errors="surrogatepass")).hexdigest())
+        address = lakefs.CommitId(sha256(repr(facts).encode(errors="surrogatepass")).hexdigest())
         if address not in self._commits:
-            record = CommitRecord(
+            record = lakefs.CommitRecord(
                 commit=address,
                 parents=parents,
                 metadata=MappingProxyType(dict(metadata)),
@@ -84,7 +72,7 @@ class CommitGraph:
             self._trees[tree.metarange] = tree
         return self._commits[address]
 
-    def __getitem__(self, commit: CommitId) -> Commit:
+    def __getitem__(self, commit: lakefs.CommitId) -> Commit:
         return self._commits[commit]
 
     def hide(self, commit: Commit, seen_as: Mapping[str, str], *, until: int) -> None:
@@ -105,7 +93,7 @@ class CommitGraph:
 
     def is_hidden(self, text: str) -> bool:
         """Whether this is the whole id of a hidden commit."""
-        return not self._seen_through and CommitId(text) in self._hidden
+        return not self._seen_through and lakefs.CommitId(text) in self._hidden
 
     @contextmanager
     def seen_through(self) -> Generator[None]:
@@ -118,7 +106,7 @@ class CommitGraph:
 
     def find_whole(self, text: str) -> Commit | None:
         """The commit of exactly this id."""
-        return self._commits.get(CommitId(text))
+        return self._commits.get(lakefs.CommitId(text))
 
     def find(self, text: str) -> Commit | None:
         """The commit whose id starts like this, when there is only one."""
@@ -128,10 +116,10 @@ class CommitGraph:
     def tree(self, metarange: str) -> Tree:
         """The tree that some commit has under this name."""
         if metarange not in self._trees:
-            raise ReferenceMissingError(f"no commit has the metarange {metarange!r}")
+            raise errors.ReferenceMissingError(f"no commit has the metarange {metarange!r}")
         return self._trees[metarange]
 
-    def first_parents(self, start: CommitId) -> Iterator[Commit]:
+    def first_parents(self, start: lakefs.CommitId) -> Iterator[Commit]:
         """The commit and its first parents, down to the root."""
         commit = self._commits[start]
         yield commit
@@ -139,7 +127,7 @@ class CommitGraph:
             commit = self._commits[commit.record.parents[0]]
             yield commit
 
-    def merge_base(self, left: CommitId, right: CommitId) -> Commit:
+    def merge_base(self, left: lakefs.CommitId, right: lakefs.CommitId) -> Commit:
         """The best common ancestor: the first commit that both sides reach, youngest first.
 
         Of one generation the one made last is the youngest: after merges in both directions the
@@ -148,7 +136,7 @@ class CommitGraph:
         if left == right:
             return self._commits[left]
         reached = {left: 1, right: 2}
-        queue: list[tuple[int, int, CommitId]] = []
+        queue: list[tuple[int, int, lakefs.CommitId]] = []
         for side in (left, right):
             heappush(queue, self._age(side))
         while queue:
@@ -162,7 +150,7 @@ class CommitGraph:
         # Every commit descends from the one the repository was created with.
         raise AssertionError((left, right))
 
-    def _age(self, address: CommitId) -> tuple[int, int, CommitId]:
+    def _age(self, address: lakefs.CommitId) -> tuple[int, int, lakefs.CommitId]:
         commit = self._commits[address]
         return -commit.generation, -commit.number, address
 
@@ -271,7 +259,7 @@ class _Reference:
 def _parse_reference(text: str) -> _Reference:
     found = _REFERENCE.fullmatch(text)
     if found is None:
-        raise ReferenceMissingError(f"{text!r} is not a reference")
+        raise errors.ReferenceMissingError(f"{text!r} is not a reference")
     steps = ((sign, int(number or 1)) for sign, number in _STEP.findall(found["steps"] or ""))
     return _Reference(found["name"], found["view"] or "", tuple(steps))
 
@@ -279,42 +267,44 @@ def _parse_reference(text: str) -> _Reference:
 class RepositoryState:
     """A mutable repository; it begins with one empty commit on its default branch."""
 
-    def __init__(self, repository: RepositoryId, *, created_at: int) -> None:
+    def __init__(self, repository: lakefs.RepositoryId, *, created_at: int) -> None:
         self.id = repository
         self.read_only = False
         self.graph = CommitGraph()
         root = self.graph.add(
             EMPTY_TREE, parents=(), message="Repository created", created_at=created_at
         )
-        self.branches: dict[BranchName, BranchState] = {MAIN: BranchState(root)}
-        self.tags: dict[TagName, CommitId] = {}
+        self.branches: dict[lakefs.BranchName, BranchState] = {MAIN: BranchState(root)}
+        self.tags: dict[lakefs.TagName, lakefs.CommitId] = {}
         self.protected_patterns: set[str] = set()
 
-    def branch(self, name: BranchName) -> BranchState:
+    def branch(self, name: lakefs.BranchName) -> BranchState:
         """The branch, or BranchMissingError."""
         if name not in self.branches:
-            raise BranchMissingError(f"repository {self.id} has no branch {name}")
+            raise errors.BranchMissingError(f"repository {self.id} has no branch {name}")
         return self.branches[name]
 
-    def is_protected(self, name: BranchName) -> bool:
+    def is_protected(self, name: lakefs.BranchName) -> bool:
         """Whether a protection rule covers this name."""
         return any(fnmatchcase(name, pattern) for pattern in self.protected_patterns)
 
-    def require_writable(self, branch: BranchName | None = None) -> None:
+    def require_writable(self, branch: lakefs.BranchName | None = None) -> None:
         """Refuse writes to a read-only repository, or to a protected branch."""
         if branch is not None and self.is_protected(branch):
-            raise ProtectedBranchError(f"cannot write to protected branch {branch} of {self.id}")
+            raise errors.ProtectedBranchError(
+                f"cannot write to protected branch {branch} of {self.id}"
+            )
         if self.read_only:
-            raise RequestRefusedError(f"repository {self.id} is read-only")
+            raise errors.RequestRefusedError(f"repository {self.id} is read-only")
 
     def commit_of(self, reference: str) -> Commit:
         """The commit a reference means now, or ReferenceMissingError."""
         parsed = _parse_reference(reference)
         commit = self._named(parsed.name, reference)
         if parsed.view and self._branch_named(parsed.name) is None:
-            raise ReferenceMissingError(f"{reference}: only a branch has such a view")
+            raise errors.ReferenceMissingError(f"{reference}: only a branch has such a view")
         if parsed.view == "$":
-            raise ReferenceMissingError(f"{reference}: what is not committed is no commit")
+            raise errors.ReferenceMissingError(f"{reference}: what is not committed is no commit")
         for sign, number in parsed.steps:
             if sign == "~":
                 for _ in range(number):
@@ -333,27 +323,29 @@ class RepositoryState:
         """The branch that a name means; a whole commit id means the commit."""
         if self.graph.find_whole(name) is not None:
             return None
-        return self.branches.get(BranchName(name))
+        return self.branches.get(lakefs.BranchName(name))
 
     def _named(self, name: str, reference: str) -> Commit:
         if self.graph.is_hidden(name):
-            raise ReferenceMissingError(f"read commit {self.id}/{reference}: commit not found")
+            raise errors.ReferenceMissingError(
+                f"read commit {self.id}/{reference}: commit not found"
+            )
         commit = self.graph.find_whole(name)
         if commit is not None:
             return commit
-        if BranchName(name) in self.branches:
-            return self.branches[BranchName(name)].head
-        if TagName(name) in self.tags:
-            return self.graph[self.tags[TagName(name)]]
+        if lakefs.BranchName(name) in self.branches:
+            return self.branches[lakefs.BranchName(name)].head
+        if lakefs.TagName(name) in self.tags:
+            return self.graph[self.tags[lakefs.TagName(name)]]
         commit = self.graph.find(name)
         if commit is None:
-            raise ReferenceMissingError(f"repository {self.id} has no reference {reference}")
+            raise errors.ReferenceMissingError(f"repository {self.id} has no reference {reference}")
         return commit
 
     def _parent(self, commit: Commit, number: int, reference: str) -> Commit:
         parents = commit.record.parents
         if number > len(parents):
-            raise ReferenceMissingError(
+            raise errors.ReferenceMissingError(
                 f"{reference}: commit {commit.id} has {len(parents)} parents, not {number}"
             )
         return self.graph[parents[number - 1]]

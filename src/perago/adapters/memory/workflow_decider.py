@@ -21,12 +21,7 @@ from perago.adapters.memory.conductor_rows import (
     specs_of,
 )
 from perago.adapters.memory.conductor_state import ConductorState, end_workflow, schedule_next
-from perago.adapters.memory.workflow_step_kinds import (
-    Walk,
-    WorkflowEnds,
-    follow_child,
-    wakes_at_ms,
-)
+from perago.adapters.memory.workflow_step_kinds import Walk, WorkflowEnds, follow_child, wakes_at_ms
 from perago.domain.attempt import AttemptStatus, WorkflowStatus
 from perago.ports.errors import MissingError
 

@@ -16,30 +16,14 @@ from perago.adapters.workspace.changes import lost_workspace, refuse_name, scan
 from perago.adapters.workspace.disk import md5_of_file
 from perago.adapters.workspace.inventory import business_entries, name_clash, refuse_unsafe_name
 from perago.adapters.workspace.staging import Staging, check_entry
+from perago.domain import sync_plan
 from perago.domain.key_ranges import LAST_CHARACTER, KeyRange, NextKey
 from perago.domain.paths import NameRules, folded_name, listing_prefix, object_path
-from perago.domain.sync_plan import (
-    FileFacts,
-    Folder,
-    FoundFile,
-    ListedObject,
-    PlacedFile,
-    PlanKind,
-    PlannedChange,
-    SyncPlan,
-    batched,
-)
 from perago.ports.asking import pages
 from perago.ports.errors import disk_errors
 from perago.ports.installations import LakeFSInstallation
 from perago.ports.lakefs import Change
-from perago.ports.objects import (
-    LIST_AMOUNT_MAX,
-    Fetched,
-    FetchOrder,
-    ObjectEntry,
-    Objects,
-)
+from perago.ports.objects import LIST_AMOUNT_MAX, Fetched, FetchOrder, ObjectEntry, Objects
 from perago.ports.system import Concurrency
 from perago.ports.workspace import StagingArea, TransferCounts, WorkspaceSource
 
@@ -68,7 +52,7 @@ class PartWork:
 
     def list_range(
         self, source: WorkspaceSource, rules: NameRules | None, part: KeyRange
-    ) -> Iterator[ListedObject]:
+    ) -> Iterator[sync_plan.ListedObject]:
         """The business objects of one range of keys; with rules, names are checked by them.
 
         Keys that begin alike follow each other, so that a file beside a folder of its name is
@@ -106,8 +90,8 @@ class PartWork:
         source: WorkspaceSource,
         directory: Path,
         incoming: Path,
-        rows: Iterable[ListedObject],
-    ) -> Iterator[PlacedFile]:
+        rows: Iterable[sync_plan.ListedObject],
+    ) -> Iterator[sync_plan.PlacedFile]:
         """Bring objects to their files, by way of `incoming`, a directory on the same disk.
 
         A part that was given up and still runs can write nothing once `incoming` is gone.
@@ -116,7 +100,7 @@ class PartWork:
         with disk_errors(incoming):
             own = Path(tempfile.mkdtemp(dir=incoming))  # two runs of one part may overlap
         with asyncio.Runner() as runner:
-            for batch in batched(rows, FETCHED_AT_ONCE):
+            for batch in sync_plan.batched(rows, FETCHED_AT_ONCE):
                 orders = [
                     FetchOrder(
                         ObjectEntry(object_path(source.prefix, row.path), row.checksum, row.size),
@@ -132,11 +116,11 @@ class PartWork:
                         yield _placed(f"{directory}/", made, row, one)
 
     def write(
-        self, directory: Path, area: StagingArea, changes: Iterable[PlannedChange]
+        self, directory: Path, area: StagingArea, changes: Iterable[sync_plan.PlannedChange]
     ) -> Iterator[TransferCounts]:
         """Bring changes onto the staging branch, some at a time."""
         with asyncio.Runner() as runner:
-            for batch in batched(changes, WRITTEN_AT_ONCE):
+            for batch in sync_plan.batched(changes, WRITTEN_AT_ONCE):
                 known = {row.path: _entry_of(row) for row in batch if row.content_type is not None}
                 plan = _plan_of(batch)
                 yield runner.run(self._staging.write(directory, known.get, plan, area))
@@ -154,7 +138,7 @@ class PartWork:
             for page in _each(runner, listed):
                 yield from (change for change in page.changes if part.holds(change.path))
 
-    def check(self, area: StagingArea, rows: Iterable[PlannedChange]) -> None:
+    def check(self, area: StagingArea, rows: Iterable[sync_plan.PlannedChange]) -> None:
         """Raise for the first object that is not as written; the rows are in order of path.
 
         A page is as long as the last ones were worth it: neighbours share one, a lone object is
@@ -241,28 +225,28 @@ def workspace_identity(directory: Path) -> tuple[int, int]:
     return status.st_dev, status.st_ino
 
 
-def folders_of(directory: Path, wanted: int) -> list[Folder]:
+def folders_of(directory: Path, wanted: int) -> list[sync_plan.Folder]:
     """Cut a directory into folders that are looked through apart, about as many as wanted.
 
     Keeps folders only, however many files stand beside them. The scan refuses links.
     """
-    cut: list[Folder] = []
+    cut: list[sync_plan.Folder] = []
     pending = [""]
     with disk_errors(directory):
         while pending and len(cut) + len(pending) < wanted:
             below: list[str] = []
             for folder in pending:
-                cut.append(Folder(folder, is_deep=False))
+                cut.append(sync_plan.Folder(folder, is_deep=False))
                 below.extend(_folders_in(directory, folder))
             pending = below
-    return [*cut, *(Folder(folder, is_deep=True) for folder in pending)]
+    return [*cut, *(sync_plan.Folder(folder, is_deep=True) for folder in pending)]
 
 
-def files_of(directory: Path, folder: Folder) -> Iterator[FoundFile]:
+def files_of(directory: Path, folder: sync_plan.Folder) -> Iterator[sync_plan.FoundFile]:
     """Every file of a folder with its stamp."""
     with disk_errors(directory):
         for file in scan(directory, folder.path, is_deep=folder.is_deep):
-            yield FoundFile(file.path, *file.stamp)
+            yield sync_plan.FoundFile(file.path, *file.stamp)
 
 
 def content_of(directory: Path, prefix: str, path: str) -> tuple[str, int]:
@@ -275,9 +259,9 @@ def content_of(directory: Path, prefix: str, path: str) -> tuple[str, int]:
 
 def _listed(
     relative: str, entry: ObjectEntry, rules: NameRules | None, previous: str
-) -> ListedObject:
+) -> sync_plan.ListedObject:
     metadata = dict(entry.metadata)
-    row = ListedObject(relative, entry.checksum, entry.size, entry.content_type, metadata)
+    row = sync_plan.ListedObject(relative, entry.checksum, entry.size, entry.content_type, metadata)
     if rules is None or not (rules.folds_case or rules.folds_unicode):
         return row
     fresh = {
@@ -305,7 +289,9 @@ def _refuse_folder(repository: str, relative: str, above: list[str]) -> None:
     above.append(relative)
 
 
-def _placed(outer: str, made: set[str], row: ListedObject, one: Fetched) -> PlacedFile:
+def _placed(
+    outer: str, made: set[str], row: sync_plan.ListedObject, one: Fetched
+) -> sync_plan.PlacedFile:
     target = outer + row.path
     parent = row.path.rpartition("/")[0]
     if parent not in made:
@@ -313,7 +299,7 @@ def _placed(outer: str, made: set[str], row: ListedObject, one: Fetched) -> Plac
         made.add(parent)
     os.replace(one.order.where, target)  # noqa: PTH105 - as above
     stamp = os.lstat(target)
-    return PlacedFile(
+    return sync_plan.PlacedFile(
         row.path,
         stamp.st_size,
         stamp.st_mtime_ns,
@@ -343,21 +329,23 @@ def _just_before(path: str) -> str:
     return f"{path[:-1]}{chr(code)}{LAST_CHARACTER}"
 
 
-def _plan_of(batch: list[PlannedChange]) -> SyncPlan:
-    return SyncPlan(
-        upload=tuple(_facts(row) for row in batch if row.kind == PlanKind.UPLOAD),
+def _plan_of(batch: list[sync_plan.PlannedChange]) -> sync_plan.SyncPlan:
+    return sync_plan.SyncPlan(
+        upload=tuple(_facts(row) for row in batch if row.kind == sync_plan.PlanKind.UPLOAD),
         copy=tuple(
-            (_facts(row), cast("str", row.source)) for row in batch if row.kind == PlanKind.COPY
+            (_facts(row), cast("str", row.source))
+            for row in batch
+            if row.kind == sync_plan.PlanKind.COPY
         ),
-        delete=tuple(row.path for row in batch if row.kind == PlanKind.DELETE),
+        delete=tuple(row.path for row in batch if row.kind == sync_plan.PlanKind.DELETE),
     )
 
 
-def _facts(row: PlannedChange) -> FileFacts:
-    return FileFacts(row.path, row.md5 or "", row.size or 0)
+def _facts(row: sync_plan.PlannedChange) -> sync_plan.FileFacts:
+    return sync_plan.FileFacts(row.path, row.md5 or "", row.size or 0)
 
 
-def _entry_of(row: PlannedChange) -> ObjectEntry:
+def _entry_of(row: sync_plan.PlannedChange) -> ObjectEntry:
     """What the object said of itself when it was materialised; a new file has no content type."""
     return ObjectEntry(
         row.path,

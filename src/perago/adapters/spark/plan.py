@@ -36,18 +36,9 @@ from perago.adapters.spark.rows import (
     write_rows,
 )
 from perago.adapters.workspace.staging import difference
+from perago.domain import sync_plan
 from perago.domain.key_ranges import KeyRange
 from perago.domain.paths import object_path
-from perago.domain.sync_plan import (
-    FileFacts,
-    Folder,
-    FoundFile,
-    PlacedFile,
-    PlanKind,
-    PlannedChange,
-    SyncPlan,
-    batched,
-)
 from perago.ports.lakefs import Change, ChangeKind
 from perago.ports.objects import DELETE_PATHS_MAX
 from perago.ports.workspace import Materialised, StagingArea, TransferCounts
@@ -58,7 +49,9 @@ CHANGES_AT_ONCE = 20_000
 # Up to here the driver sorts the changes itself. A job for them takes longer than the rest of the
 # plan; above, sorting would hold the driver's memory and its one core.
 FEW_CHANGES = 2_000
-STAMPED = len(FoundFile._fields[:-1])  # how many fields the rows of a file begin with, both of them
+STAMPED = len(
+    sync_plan.FoundFile._fields[:-1]
+)  # how many fields the rows of a file begin with, both of them
 _NEVER = -1  # a ctime that no file has, see `_look`
 # Comparing moves no bytes, so a part may have more rows. Fewer parts make the join less wide.
 ROWS_PER_COMPARED_PART = 250_000
@@ -115,7 +108,7 @@ class PlanRange(NamedTuple):
 class WrittenPlan:
     """A plan and the files it stands in."""
 
-    plan: SyncPlan
+    plan: sync_plan.SyncPlan
     parts: tuple[PlanPart, ...] = ()
 
     def shares(self, *, writes_max: int, deletes_max: int) -> list[PlanShare]:
@@ -146,7 +139,9 @@ class FoundChanges(NamedTuple):
     new: int
 
 
-def compare(session: PipelineSession, index: Index, directory: Path, folders: list[Folder]) -> Any:  # noqa: ANN401 - a frame
+def compare(
+    session: PipelineSession, index: Index, directory: Path, folders: list[sync_plan.Folder]
+) -> Any:  # noqa: ANN401 - a frame
     """What is not as it was recorded: lines of suspects, and of files that are gone.
 
     The lines of both tables begin alike as long as a file was not touched: they are compared as
@@ -187,15 +182,17 @@ def write_plan(
     rows = compared.rdd.mapPartitionsWithIndex(partial(with_problem, _read, *where))
     found = gathered(rows, FoundChanges)
     if not found:
-        return WrittenPlan(SyncPlan())
+        return WrittenPlan(sync_plan.SyncPlan())
     state.empty(state.plan)
     count = sum(part.changes for part in found)
     if count <= FEW_CHANGES and not any(part.new for part in found):
         parts = list(_in_order(state, [part.name for part in found]))
     else:
-        changes = table(session.session, state.changes, PlannedChange)
+        changes = table(session.session, state.changes, sync_plan.PlannedChange)
         if any(part.new for part in found):
-            changes = _with_sources(table(session.session, index.folder, PlacedFile), changes)
+            changes = _with_sources(
+                table(session.session, index.folder, sync_plan.PlacedFile), changes
+            )
         ordered = _by_path(changes, session.parts_for(count)).rdd
         parts = ordered.mapPartitionsWithIndex(partial(_write_ordered, state.plan)).collect()
     return written_plan(state.plan, parts)
@@ -229,8 +226,8 @@ def check_branch(
 
 
 def as_planned(
-    work: PartWork, area: StagingArea, part: PlanRange, rows: Iterable[PlannedChange]
-) -> Iterator[PlannedChange]:
+    work: PartWork, area: StagingArea, part: PlanRange, rows: Iterable[sync_plan.PlannedChange]
+) -> Iterator[sync_plan.PlannedChange]:
     """The rows of a range; raises unless its uncommitted paths are exactly theirs."""
     changes = work.changes(area, part.keys)
     seen = next(changes, None)
@@ -250,17 +247,23 @@ def as_planned(
 def written_plan(folder: Path, parts: Iterable[PlanPart]) -> WrittenPlan:
     """A plan of the files that were written, in order."""
     ordered = tuple(sorted(parts))
-    plan = SyncPlan(
-        upload=ManifestRows(folder, sum(part.uploads for part in ordered), _facts, PlanKind.UPLOAD),
-        copy=ManifestRows(folder, sum(part.copies for part in ordered), _copy, PlanKind.COPY),
+    plan = sync_plan.SyncPlan(
+        upload=ManifestRows(
+            folder, sum(part.uploads for part in ordered), _facts, sync_plan.PlanKind.UPLOAD
+        ),
+        copy=ManifestRows(
+            folder, sum(part.copies for part in ordered), _copy, sync_plan.PlanKind.COPY
+        ),
         delete=ManifestRows(
-            folder, sum(part.deletes for part in ordered), path_of, PlanKind.DELETE
+            folder, sum(part.deletes for part in ordered), path_of, sync_plan.PlanKind.DELETE
         ),
     )
     return WrittenPlan(plan, ordered)
 
 
-def write_part(folder: Path, number: int, rows: Iterable[PlannedChange]) -> Iterator[PlanPart]:
+def write_part(
+    folder: Path, number: int, rows: Iterable[sync_plan.PlannedChange]
+) -> Iterator[PlanPart]:
     """Write one file, unless there is nothing for it; the rows are in order of path."""
     kept = list(rows)
     if kept:
@@ -268,24 +271,24 @@ def write_part(folder: Path, number: int, rows: Iterable[PlannedChange]) -> Iter
         count = Counter(row.kind for row in kept)
         yield PlanPart(
             file_name(number),
-            count[PlanKind.UPLOAD],
-            count[PlanKind.COPY],
-            count[PlanKind.DELETE],
+            count[sync_plan.PlanKind.UPLOAD],
+            count[sync_plan.PlanKind.COPY],
+            count[sync_plan.PlanKind.DELETE],
             kept[-1].path,
         )
 
 
-def rows_of(folder: Path, name: str) -> Iterator[PlannedChange]:
+def rows_of(folder: Path, name: str) -> Iterator[sync_plan.PlannedChange]:
     """The changes of one file."""
-    return (PlannedChange(**line) for line in read_rows(folder, name))
+    return (sync_plan.PlannedChange(**line) for line in read_rows(folder, name))
 
 
-def rows_of_share(folder: Path, share: PlanShare) -> Iterator[PlannedChange]:
+def rows_of_share(folder: Path, share: PlanShare) -> Iterator[sync_plan.PlannedChange]:
     """The changes of one share."""
     rows = (
         row
         for row in rows_of(folder, share.name)
-        if (row.kind == PlanKind.DELETE) is share.are_deletes
+        if (row.kind == sync_plan.PlanKind.DELETE) is share.are_deletes
     )
     return islice(rows, share.start, share.start + share.amount)
 
@@ -302,9 +305,11 @@ def _with_sources(index: Any, changes: Any) -> Any:  # noqa: ANN401 - frames
         .agg(F.min("path").alias("found"))
     )
     source = F.when(is_wanted, F.col("found"))
-    kind = F.when(source.isNotNull(), PlanKind.COPY.value).otherwise(F.col("kind"))
+    kind = F.when(source.isNotNull(), sync_plan.PlanKind.COPY.value).otherwise(F.col("kind"))
     joined = changes.join(sources, ["md5", "size"], "left")
-    return joined.withColumns({"kind": kind, "source": source}).select(*PlannedChange._fields)
+    return joined.withColumns({"kind": kind, "source": source}).select(
+        *sync_plan.PlannedChange._fields
+    )
 
 
 def _by_path(changes: Any, parts: int) -> Any:  # noqa: ANN401 - frames
@@ -314,7 +319,7 @@ def _by_path(changes: Any, parts: int) -> Any:  # noqa: ANN401 - frames
 
 
 def _write_ordered(folder: Path, number: int, rows: Iterable[Any]) -> Iterator[PlanPart]:
-    return write_part(folder, number, (PlannedChange(*row) for row in rows))
+    return write_part(folder, number, (sync_plan.PlannedChange(*row) for row in rows))
 
 
 def _in_order(state: PipelineState, names: list[str]) -> Iterator[PlanPart]:
@@ -323,7 +328,7 @@ def _in_order(state: PipelineState, names: list[str]) -> Iterator[PlanPart]:
     return write_part(state.plan, 0, sorted(rows, key=attrgetter("path")))
 
 
-def _look(directory: Path, newest_ctime_ns: int, folder: Folder) -> Iterator[tuple[str]]:
+def _look(directory: Path, newest_ctime_ns: int, folder: sync_plan.Folder) -> Iterator[tuple[str]]:
     """What stands in a folder.
 
     A write in the same clock tick as the newest recorded file leaves the stamp as it was. So a file
@@ -333,7 +338,7 @@ def _look(directory: Path, newest_ctime_ns: int, folder: Folder) -> Iterator[tup
         row._replace(ctime_ns=_NEVER) if row.ctime_ns == newest_ctime_ns else row
         for row in files_of(directory, folder)
     )
-    for row in ending_with_problem(rows, lambda problem: FoundFile("", problem=problem)):
+    for row in ending_with_problem(rows, lambda problem: sync_plan.FoundFile("", problem=problem)):
         yield (line_of(row),)
 
 
@@ -341,7 +346,7 @@ def _read(
     directory: Path, prefix: str, folder: Path, number: int, rows: Iterable[Any]
 ) -> Iterator[FoundChanges]:
     changes = _changes(directory, prefix, rows)
-    for count, portion in enumerate(batched(changes, CHANGES_AT_ONCE)):
+    for count, portion in enumerate(sync_plan.batched(changes, CHANGES_AT_ONCE)):
         name = file_name(number, count)
         write_rows(folder, name, portion)
         yield FoundChanges(
@@ -349,22 +354,28 @@ def _read(
         )
 
 
-def _changes(directory: Path, prefix: str, rows: Iterable[Any]) -> Iterator[PlannedChange]:
+def _changes(
+    directory: Path, prefix: str, rows: Iterable[Any]
+) -> Iterator[sync_plan.PlannedChange]:
     for found, base in rows:
-        placed = None if base is None else PlacedFile(**row_of(base))
+        placed = None if base is None else sync_plan.PlacedFile(**row_of(base))
         if found is None:
             assert placed is not None, "one side of a join"
-            yield PlannedChange(PlanKind.DELETE, placed.path)
+            yield sync_plan.PlannedChange(sync_plan.PlanKind.DELETE, placed.path)
             continue
-        file = FoundFile(**row_of(found))
+        file = sync_plan.FoundFile(**row_of(found))
         if file.problem is not None:
             raise unpacked(file.problem)
         md5, size = content_of(directory, prefix, file.path)
         if placed is None:
-            yield PlannedChange(PlanKind.UPLOAD, file.path, md5, size, is_new=True)
+            yield sync_plan.PlannedChange(
+                sync_plan.PlanKind.UPLOAD, file.path, md5, size, is_new=True
+            )
         elif (md5, size) != (placed.md5, placed.size):
             kept = placed.content_type, placed.metadata
-            yield PlannedChange(PlanKind.UPLOAD, file.path, md5, size, None, *kept)
+            yield sync_plan.PlannedChange(
+                sync_plan.PlanKind.UPLOAD, file.path, md5, size, None, *kept
+            )
 
 
 def _write(
@@ -383,29 +394,29 @@ def _check(
 ) -> Iterator[Change]:
     """Some neighbours at a time in threads: what takes time is the way to the server."""
 
-    def rows() -> Iterator[PlannedChange]:
+    def rows() -> Iterator[sync_plan.PlannedChange]:
         return iter(()) if part.name is None else rows_of(folder, part.name)
 
     work = open_work()
-    written = (row for row in rows() if row.kind != PlanKind.DELETE)
+    written = (row for row in rows() if row.kind != sync_plan.PlanKind.DELETE)
     with ThreadPoolExecutor(CHECKING_THREADS + 1) as threads:
         walk = threads.submit(deque, as_planned(work, area, part, rows()), 0)
-        for batch in batched(written, CHECKED_AT_ONCE):
+        for batch in sync_plan.batched(written, CHECKED_AT_ONCE):
             share = -(-len(batch) // CHECKING_THREADS)
-            list(threads.map(partial(work.check, area), batched(batch, share)))
+            list(threads.map(partial(work.check, area), sync_plan.batched(batch, share)))
         walk.result()
     yield from ()
 
 
-def _kind_of(row: PlannedChange) -> str:
-    if row.kind == PlanKind.DELETE:
+def _kind_of(row: sync_plan.PlannedChange) -> str:
+    if row.kind == sync_plan.PlanKind.DELETE:
         return ChangeKind.REMOVED.value
     return ChangeKind.ADDED.value if row.is_new else ChangeKind.CHANGED.value
 
 
-def _facts(line: Line) -> FileFacts:
-    return FileFacts(path_of(line), cast("str", line["md5"]), cast("int", line["size"]))
+def _facts(line: Line) -> sync_plan.FileFacts:
+    return sync_plan.FileFacts(path_of(line), cast("str", line["md5"]), cast("int", line["size"]))
 
 
-def _copy(line: Line) -> tuple[FileFacts, str]:
+def _copy(line: Line) -> tuple[sync_plan.FileFacts, str]:
     return _facts(line), cast("str", line["source"])

@@ -17,17 +17,7 @@ from typing import Any
 from perago.adapters.spark.parts import entries_of, key_finder
 from perago.adapters.spark.session import SparkConfiguration, process_session
 from perago.adapters.workspace.disk import md5_of_file
-from perago.domain.commit_metadata import (
-    CONFIRM,
-    EXECUTION_ID,
-    LOGICAL_TASK_KEY,
-    PHASE,
-    POLICY,
-    RETRY_COUNT,
-    STAGING_COMMIT,
-    SUPERSEDES,
-    TRY,
-)
+from perago.domain import commit_metadata
 from perago.domain.key_ranges import KeyRange, cut_keys
 from perago.domain.lakefs import CommitId, CommitRecord
 from perago.domain.paths import listing_prefix, md5_of_checksum
@@ -213,19 +203,20 @@ async def history_of(open_lakefs: OpenLakeFS, source: WorkspaceSource) -> tuple[
 def publication_row(record: CommitRecord) -> tuple[object, ...] | None:
     """One commit of the history as a row of the table; None for what is no publication."""
     metadata = record.metadata
-    if metadata.get(PHASE) not in {CONFIRM, TRY}:
+    if metadata.get(commit_metadata.PHASE) not in {commit_metadata.CONFIRM, commit_metadata.TRY}:
         return None
-    workflow, _, rest = metadata.get(LOGICAL_TASK_KEY, "").partition("/")
+    workflow, _, rest = metadata.get(commit_metadata.LOGICAL_TASK_KEY, "").partition("/")
     return (
         record.commit,
         datetime.fromtimestamp(record.created_at, UTC).date().isoformat(),
         rest.rpartition("/")[0],
         workflow,
-        metadata.get(POLICY, ""),
-        metadata.get(RETRY_COUNT, "0") != "0",
-        bool(metadata.get(SUPERSEDES)) or metadata[PHASE] == TRY,
-        metadata.get(EXECUTION_ID, ""),
-        metadata.get(STAGING_COMMIT, ""),
+        metadata.get(commit_metadata.POLICY, ""),
+        metadata.get(commit_metadata.RETRY_COUNT, "0") != "0",
+        bool(metadata.get(commit_metadata.SUPERSEDES))
+        or metadata[commit_metadata.PHASE] == commit_metadata.TRY,
+        metadata.get(commit_metadata.EXECUTION_ID, ""),
+        metadata.get(commit_metadata.STAGING_COMMIT, ""),
     )
 
 
@@ -255,4 +246,4 @@ async def was_adopted(
         record = await lakefs.commits.read(source.repository, CommitId(staged))
     except ServiceError:
         return False  # garbage collection took the staged commit
-    return record.metadata.get(EXECUTION_ID, execution) != execution
+    return record.metadata.get(commit_metadata.EXECUTION_ID, execution) != execution

@@ -23,13 +23,7 @@ from perago.adapters.workspace.inventory import columns_of, entries_of
 from perago.domain.errors import ReservedPathError
 from perago.domain.paths import ATTEMPT_MARKER, is_refused_object, name_problem, object_path
 from perago.domain.sync_plan import FileFacts, SyncPlan, plan_sync
-from perago.ports.errors import (
-    LocalDiskError,
-    RequestRefusedError,
-    UnsafeNameError,
-    WorkspaceLostError,
-    disk_errors,
-)
+from perago.ports import errors
 from perago.ports.objects import Fetched, FetchOrder, FileStamp, ObjectEntry, stamp_of
 from perago.ports.system import Concurrency
 
@@ -45,7 +39,7 @@ _PROBE_NAME = ".perago-probe-now"
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
-class SymlinkError(RequestRefusedError, RuntimeError):
+class SymlinkError(errors.RequestRefusedError, RuntimeError):
     """A symlink stands in the workspace; lakeFS has no such thing."""
 
     code = "PRG-W005"
@@ -95,7 +89,7 @@ class WorkspaceIndex:
         self.directory = directory
         self._fetched = fetched
         self._digests: dict[ScannedFile, str] = {}
-        with disk_errors(directory):
+        with errors.disk_errors(directory):
             status = directory.lstat()
         self._identity = status.st_dev, status.st_ino
 
@@ -145,7 +139,7 @@ class WorkspaceIndex:
         untouched: dict[str, FileFacts] = {}
         suspects: list[ScannedFile] = []
         newest_ctime_ns = max((one.stamp[2] for one in self._fetched), default=0)
-        with disk_errors(self.directory):
+        with errors.disk_errors(self.directory):
             for file in scan(self.directory):
                 one = self.files.get(file.path)
                 # A write in the very clock tick of the last recorded file could leave the stamp
@@ -206,7 +200,7 @@ def _hashed(directory: Path, file: ScannedFile) -> FileFacts:
     try:
         return FileFacts(file.path, md5_of_file(where), file.stamp[0])
     except OSError as error:  # not `disk_errors`, which costs as much as a small file
-        raise LocalDiskError.of(where, error) from error
+        raise errors.LocalDiskError.of(where, error) from error
 
 
 def refuse_name(prefix: str, relative: str) -> None:
@@ -217,7 +211,7 @@ def refuse_name(prefix: str, relative: str) -> None:
         raise ReservedPathError(path)
     problem = name_problem(relative)
     if problem is not None:
-        raise UnsafeNameError(
+        raise errors.UnsafeNameError(
             f"file {relative!r} {problem}: no later task could materialise it;"
             " nothing was staged; rename it in the task"
         )
@@ -248,7 +242,7 @@ async def describe_workspace(concurrency: Concurrency, index: WorkspaceIndex) ->
 
 
 def _written(index: WorkspaceIndex, left: LeftFiles, digests: Mapping[ScannedFile, str]) -> str:
-    with disk_errors(index.directory):
+    with errors.disk_errors(index.directory):
         inode = index.directory.lstat().st_ino
     facts = {
         "boot": _boot(),
@@ -279,7 +273,7 @@ def reopen_workspace(directory: Path, described: str) -> WorkspaceIndex:
         inode, boot = facts["inode"], facts["boot"]
     except (zlib.error, ValueError, KeyError, TypeError, IndexError) as error:
         raise _changed(directory, "what was written down of it cannot be read") from error
-    with disk_errors(directory):
+    with errors.disk_errors(directory):
         if not directory.is_dir() or directory.lstat().st_ino != inode:
             raise _changed(directory, "it was replaced")
         _refuse_other_stamps(directory, dict(expected.keys()))
@@ -303,7 +297,7 @@ def _left(index: WorkspaceIndex) -> LeftFiles:
     left: list[ScannedFile] = []
     to_read: list[ScannedFile] = []
     digested = 0
-    with disk_errors(index.directory):
+    with errors.disk_errors(index.directory):
         now = _now(index.directory)
         for file in scan(index.directory):
             path, stamp = file
@@ -368,24 +362,24 @@ def _boot() -> str:
     return ""
 
 
-def lost_workspace(directory: Path) -> WorkspaceLostError:
+def lost_workspace(directory: Path) -> errors.WorkspaceLostError:
     """The error for a directory that is not the one that was filled."""
-    return WorkspaceLostError(
+    return errors.WorkspaceLostError(
         f"workspace {directory} vanished or was replaced while the task ran;"
         " nothing was staged; keep temporary-file cleaners away from PERAGO_WORKSPACE_ROOT"
     )
 
 
-def unknown_workspace(directory: Path) -> WorkspaceLostError:
+def unknown_workspace(directory: Path) -> errors.WorkspaceLostError:
     """The error for a directory that this process did not fill, or has forgotten."""
-    return WorkspaceLostError(
+    return errors.WorkspaceLostError(
         f"nothing is known of workspace {directory}: it was not materialised"
         " by this process, or was forgotten; start the attempt again"
     )
 
 
-def _changed(directory: Path, how: str) -> WorkspaceLostError:
-    return WorkspaceLostError(
+def _changed(directory: Path, how: str) -> errors.WorkspaceLostError:
+    return errors.WorkspaceLostError(
         f"attempt directory {directory} is not what its task function left: {how};"
         " the function runs again"
     )

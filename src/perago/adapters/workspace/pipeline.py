@@ -24,19 +24,11 @@ from perago.adapters.workspace.inventory import (
 )
 from perago.adapters.workspace.staging import Staging
 from perago.domain.sync_plan import SyncPlan
+from perago.ports import workspace
 from perago.ports.errors import disk_errors
 from perago.ports.lakefs import Commits
 from perago.ports.objects import Fetched, FetchOrder, Objects, ObjectTransport
 from perago.ports.system import Clock, Concurrency
-from perago.ports.workspace import (
-    Materialised,
-    Phase,
-    Progress,
-    StagingArea,
-    TransferCounts,
-    WorkspacePipeline,
-    WorkspaceSource,
-)
 
 # An operator who watches the log sees that a transfer moves, and a long one fills no log.
 REPORT_EACH_SECONDS = 1.0
@@ -69,12 +61,12 @@ class LocalCache:
 class TransferListener:
     """Where transfers are reported, and the clock that says when."""
 
-    progress: Progress
+    progress: workspace.Progress
     clock: Clock
 
 
 @final
-class LocalWorkspacePipeline(WorkspacePipeline):
+class LocalWorkspacePipeline(workspace.WorkspacePipeline):
     """Workspaces of this process, each with its index in memory."""
 
     def __init__(
@@ -101,7 +93,9 @@ class LocalWorkspacePipeline(WorkspacePipeline):
         """Raise WorkspaceTooLargeError for larger workspaces, before anything moves."""
         self._inventories.objects_max = objects_max
 
-    async def materialise(self, source: WorkspaceSource, directory: Path) -> Materialised:
+    async def materialise(
+        self, source: workspace.WorkspaceSource, directory: Path
+    ) -> workspace.Materialised:
         inventory = await self._inventories.take(source)
         # Threads look at it, because cancelling the attempt does not end them: without it they
         # would fill a directory that is being removed.
@@ -119,21 +113,21 @@ class LocalWorkspacePipeline(WorkspacePipeline):
         await self._remember(source, inventory, fetched)
         # Last, because an attempt that is cancelled before has nothing to forget.
         self._indexes[directory] = index
-        counts = TransferCounts(
+        counts = workspace.TransferCounts(
             objects=len(inventory.entries),
             bytes=sum(one.order.entry.size for one in fetched),
             reused=len(filled.fetched),
             requests=inventory.requests + len(fetched),
         )
-        return Materialised(source, directory, counts)
+        return workspace.Materialised(source, directory, counts)
 
-    async def plan(self, materialised: Materialised) -> SyncPlan:
+    async def plan(self, materialised: workspace.Materialised) -> SyncPlan:
         prefix = materialised.source.prefix
         return await changes.compare(self._concurrency, self._index(materialised), prefix)
 
     async def transfer(
-        self, materialised: Materialised, plan: SyncPlan, area: StagingArea
-    ) -> TransferCounts:
+        self, materialised: workspace.Materialised, plan: SyncPlan, area: workspace.StagingArea
+    ) -> workspace.TransferCounts:
         index = self._index(materialised)
         size = sum(facts.size for facts in plan.upload)
         skipped = index.left_alone(plan)
@@ -143,29 +137,33 @@ class LocalWorkspacePipeline(WorkspacePipeline):
         directory = materialised.directory
         return await self._staging.write(directory, index.entry, plan, area, meter.moved)
 
-    async def verify(self, materialised: Materialised, plan: SyncPlan, area: StagingArea) -> None:
+    async def verify(
+        self, materialised: workspace.Materialised, plan: SyncPlan, area: workspace.StagingArea
+    ) -> None:
         await self._staging.check(self._index(materialised).files, plan, area)
 
-    async def listing(self, source: WorkspaceSource) -> Sequence[str]:
+    async def listing(self, source: workspace.WorkspaceSource) -> Sequence[str]:
         inventory = await take_inventory(self._objects, self._concurrency, source)
         return inventory.names()
 
-    async def forget(self, materialised: Materialised) -> None:
+    async def forget(self, materialised: workspace.Materialised) -> None:
         self._indexes.pop(materialised.directory, None)
 
-    async def describe(self, materialised: Materialised) -> str:
+    async def describe(self, materialised: workspace.Materialised) -> str:
         return await changes.describe_workspace(self._concurrency, self._index(materialised))
 
     async def reopen(
-        self, source: WorkspaceSource, directory: Path, described: str
-    ) -> Materialised:
+        self, source: workspace.WorkspaceSource, directory: Path, described: str
+    ) -> workspace.Materialised:
         index = await self._concurrency.blocking(
             lambda: changes.reopen_workspace(directory, described)
         )
         self._indexes[directory] = index
-        return Materialised(source, directory, TransferCounts(objects=len(index.files)))
+        return workspace.Materialised(
+            source, directory, workspace.TransferCounts(objects=len(index.files))
+        )
 
-    def _index(self, materialised: Materialised) -> changes.WorkspaceIndex:
+    def _index(self, materialised: workspace.Materialised) -> changes.WorkspaceIndex:
         index = self._indexes.get(materialised.directory)
         if index is None:
             raise changes.unknown_workspace(materialised.directory)
@@ -196,7 +194,7 @@ class LocalWorkspacePipeline(WorkspacePipeline):
         )
 
     async def _fetch(
-        self, source: WorkspaceSource, orders: Sequence[FetchOrder], *, cached: int = 0
+        self, source: workspace.WorkspaceSource, orders: Sequence[FetchOrder], *, cached: int = 0
     ) -> Sequence[Fetched]:
         if not orders:
             return ()
@@ -207,7 +205,7 @@ class LocalWorkspacePipeline(WorkspacePipeline):
         return await self._transport.fetch(source.repository, source.commit, orders, meter.moved)
 
     async def _remember(
-        self, source: WorkspaceSource, inventory: Inventory, fetched: Sequence[Fetched]
+        self, source: workspace.WorkspaceSource, inventory: Inventory, fetched: Sequence[Fetched]
     ) -> None:
         cache = self._cache
         if cache is None:
@@ -268,11 +266,11 @@ class TransferMeter:
                 "bytes_per_second": round(rate),
                 "eta_seconds": round(max(0, self._size - self._bytes) / rate, 1) if rate else None,
             }
-        listener.progress.phase(Phase.TRANSFERRING, facts)
+        listener.progress.phase(workspace.Phase.TRANSFERRING, facts)
 
 
 def _prepare(
-    source: WorkspaceSource, inventory: Inventory, directory: Path, given_up: Event
+    source: workspace.WorkspaceSource, inventory: Inventory, directory: Path, given_up: Event
 ) -> list[FetchOrder]:
     """Check all names and make the directories."""
     names = inventory.names()

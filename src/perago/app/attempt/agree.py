@@ -19,12 +19,7 @@ from perago.app.attempt.stage import (
 )
 from perago.app.authoring.envelope import check_stored_result
 from perago.domain import commit_metadata as metadata
-from perago.domain.errors import (
-    OUTCOME_UNKNOWN,
-    OutcomeUnknownAtDeadlineError,
-    PublicationRefusedError,
-    PublishFenceError,
-)
+from perago.domain import errors
 from perago.domain.lakefs import BranchName, CommitId, CommitRecord, StagedReference
 from perago.domain.logical_execution import decision_tag
 from perago.domain.outcome import join_result
@@ -94,9 +89,9 @@ async def _put_decision(
         attempt.leftovers.staging_may_go = not sent  # refused: nothing was decided by this
         raise
     evidence = {"tag": tag, "staged": proposal, "staging_branch": attempt.staging_branch}
-    facts = {"warning": OUTCOME_UNKNOWN, "seen": seen, **evidence}
+    facts = {"warning": errors.OUTCOME_UNKNOWN, "seen": seen, **evidence}
     ports.progress.phase(Phase.WARNED, facts)
-    raise OutcomeUnknownAtDeadlineError(f"decision {tag}: {seen}", cause=cause)
+    raise errors.OutcomeUnknownAtDeadlineError(f"decision {tag}: {seen}", cause=cause)
 
 
 async def read_decision(
@@ -113,7 +108,7 @@ async def read_decision(
         found = record.metadata.get(name, "nothing")
         if found != value:
             text = f"decision {commit} does not belong here: {name} expected {value}, found {found}"
-            raise PublishFenceError(
+            raise errors.PublishFenceError(
                 f"{text}; {_remove_command(attempt)}", code="PRG-F006", terminal=True
             )
     await _believe(ports, attempt, target, record)
@@ -132,9 +127,9 @@ async def _believe(
             refuse_unless_on_input(ports, workspace, commit),
             refuse_foreign_changes(ports, workspace, commit, target.prefix),
         )
-    except PublicationRefusedError as error:
+    except errors.PublicationRefusedError as error:
         text = f"{error}; {_remove_command(attempt)}"
-        raise PublicationRefusedError(text, code=error.code, terminal=True) from error
+        raise errors.PublicationRefusedError(text, code=error.code, terminal=True) from error
 
 
 def _remove_command(attempt: Attempt) -> str:

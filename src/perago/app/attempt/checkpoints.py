@@ -19,28 +19,15 @@ from perago.app.attempt.complete import delete_staging
 from perago.app.attempt.context import Attempt, AttemptPorts
 from perago.app.attempt.patience import LAKEFS
 from perago.app.authoring.checkpoint_copies import FOUND, ClaimedCopy, claim, make_empty, release
-from perago.domain.checkpoints import (
-    CHECKPOINT,
-    CHECKPOINT_FOLDER,
-    CheckpointRecord,
-    checkpoint_metadata,
-    read_checkpoint,
-)
+from perago.domain import checkpoints
 from perago.domain.commit_metadata import commit_message
 from perago.domain.errors import BodyFailedError
 from perago.domain.lakefs import BranchName, CommitId
 from perago.domain.sync_plan import FileFacts
+from perago.ports import workspace
 from perago.ports.errors import BranchExistsError, DamagedObjectError, MissingError, ServiceError
 from perago.ports.lakefs import CommitRequest
 from perago.ports.task_body import BodyStopped, FoundCheckpoint
-from perago.ports.workspace import (
-    DirectoryUploads,
-    Materialised,
-    Phase,
-    StagingArea,
-    TransferCounts,
-    WorkspaceSource,
-)
 
 NOT_UPLOADED = "a checkpoint was not uploaded"
 NOT_FOUND = "the newest checkpoint cannot be used, so the task function begins anew"
@@ -52,8 +39,8 @@ class AttemptCheckpoints:
 
     ports: AttemptPorts
     attempt: Attempt
-    uploads: DirectoryUploads
-    area: StagingArea
+    uploads: workspace.DirectoryUploads
+    area: workspace.StagingArea
     siblings: str  # how the checkpoint branches of all executions of this one begin
     directory: Path
     earlier: list[BranchName] = field(default_factory=list[BranchName])
@@ -89,19 +76,21 @@ class AttemptCheckpoints:
         try:
             for commit in reversed(page.heads):
                 record = await self.ports.lakefs.commits.read(repository, commit)
-                checkpoint = read_checkpoint(record)
+                checkpoint = checkpoints.read_checkpoint(record)
                 if checkpoint is not None:
                     await self._download(commit, checkpoint)
                     return
         except (MissingError, DamagedObjectError) as error:
             await self._warn(NOT_FOUND, error)
 
-    async def _download(self, commit: CommitId, checkpoint: CheckpointRecord) -> None:
+    async def _download(self, commit: CommitId, checkpoint: checkpoints.CheckpointRecord) -> None:
         pipeline = self.ports.lakefs.pipeline
-        source = WorkspaceSource(self.area.staged.repository, commit, CHECKPOINT_FOLDER)
+        source = workspace.WorkspaceSource(
+            self.area.staged.repository, commit, checkpoints.CHECKPOINT_FOLDER
+        )
         blocking, directory = self.ports.concurrency.blocking, self.directory / FOUND
 
-        async def download() -> Materialised | BodyStopped:
+        async def download() -> workspace.Materialised | BodyStopped:
             await blocking(partial(make_empty, directory))  # an outage may have left half of it
             return await self.ports.stop_order.before_end_of(
                 pipeline.materialise(source, directory)
@@ -118,28 +107,30 @@ class AttemptCheckpoints:
         taken_at = checkpoint.taken_at.isoformat()
         self.found = FoundCheckpoint(str(directory), checkpoint.note, taken_at)
         facts = {"checkpoint": checkpoint.number, "commit": commit, "taken_at": taken_at}
-        self._tell(Phase.WENT_ON, facts, materialised.counts)
+        self._tell(workspace.Phase.WENT_ON, facts, materialised.counts)
 
     async def _send(self, copy: ClaimedCopy) -> None:
         taken_at = self.ports.clock.now()
         held = self._held if self._is_open and self._held is not None else await self._open()
         self._held = None  # until the commit is answered; without an answer the next upload asks
         held, counts = await self.uploads.bring(copy.directory, held, self.area)
-        checkpoint = CheckpointRecord(self._number + 1, copy.note, taken_at)
+        checkpoint = checkpoints.CheckpointRecord(self._number + 1, copy.note, taken_at)
         row, staged = self.attempt.row, self.area.staged
         commit = await self.ports.lakefs.commits.commit(
             CommitRequest(
                 repository=staged.repository,
                 branch=staged.branch,
-                message=commit_message(row, CHECKPOINT),
-                metadata=checkpoint_metadata(row, self.attempt.execution_id, checkpoint),
+                message=commit_message(row, checkpoints.CHECKPOINT),
+                metadata=checkpoints.checkpoint_metadata(
+                    row, self.attempt.execution_id, checkpoint
+                ),
                 # The files may be those of the checkpoint before, with another note.
                 allow_empty=True,
             )
         )
         self._held, self._number = held, checkpoint.number
         facts = {"checkpoint": checkpoint.number, "branch": staged.branch, "commit": commit}
-        self._tell(Phase.CHECKPOINTED, facts, counts)
+        self._tell(workspace.Phase.CHECKPOINTED, facts, counts)
         while self.earlier:  # this commit is newer than all of theirs
             await delete_staging(self.ports, staged.repository, self.earlier.pop())
 
@@ -160,11 +151,13 @@ class AttemptCheckpoints:
 
     async def _warn(self, warning: str, error: Exception) -> None:
         """Into the worker's log and the log of the task in Conductor."""
-        self.ports.progress.phase(Phase.WARNED, {"warning": warning, "error": str(error)})
+        self.ports.progress.phase(workspace.Phase.WARNED, {"warning": warning, "error": str(error)})
         line = self.attempt.settings.secrets.masked(f"perago {warning}: {error}")
         with suppress(ServiceError):  # the worker's log has it
             await self.ports.queue.log(self.attempt.row.task_id, line)
 
-    def _tell(self, phase: Phase, facts: Mapping[str, object], counts: TransferCounts) -> None:
+    def _tell(
+        self, phase: workspace.Phase, facts: Mapping[str, object], counts: workspace.TransferCounts
+    ) -> None:
         moved = {"objects": counts.objects, "bytes": counts.bytes, "reused": counts.reused}
         self.ports.progress.phase(phase, {**facts, **moved})

@@ -7,19 +7,12 @@ from typing import TypeAlias
 from perago.app.attempt.context import Attempt, AttemptPorts, Target
 from perago.app.attempt.patience import LAKEFS
 from perago.domain import logical_execution as keys
+from perago.domain import policy
 from perago.domain.attempt import AttemptSnapshot, Stale, compare_wide
 from perago.domain.checkpoints import checkpoint_branches_of_chain
 from perago.domain.errors import FenceNotTrustedError, StaleAttemptError
 from perago.domain.fence import FenceState, SeenFence
 from perago.domain.lakefs import CommitId, CommitRecord, RepositoryId, TagName, WorkspaceReference
-from perago.domain.policy import (
-    SHAPES,
-    Level,
-    PolicyRefusal,
-    PolicySetting,
-    choose_level,
-    may_decide_by_tag,
-)
 from perago.domain.publication import Isolation
 from perago.ports.asking import pages
 from perago.ports.errors import OutcomeUnknownError, TagExistsError, UnavailableError
@@ -74,7 +67,9 @@ async def choose_target(
     level = require_level(attempt.publication, fence, workspace, decided=decided is not None)
     isolation = Isolation(spec.isolation)
     if isolation not in level.shape.isolations:
-        needed = " or ".join(each for each, one in SHAPES.items() if isolation in one.isolations)
+        needed = " or ".join(
+            each for each, one in policy.SHAPES.items() if isolation in one.isolations
+        )
         text = f'isolation="{isolation}" needs policy {needed}, the level in force is {level}'
         command = f"perago fence install {workspace.repository} {workspace.branch}"
         raise FenceNotTrustedError(f"{text}; run `{command}`", terminal=True)
@@ -104,11 +99,15 @@ async def prove(ports: AttemptPorts, workspace: WorkspaceReference, file: SeenFe
 
 
 def require_level(
-    setting: PolicySetting, fence: FenceState, workspace: WorkspaceReference, *, decided: bool
-) -> Level:
+    setting: policy.PolicySetting,
+    fence: FenceState,
+    workspace: WorkspaceReference,
+    *,
+    decided: bool,
+) -> policy.Level:
     """The level in force, or FenceNotTrustedError: the setting relies on a fence that fails."""
-    choice = choose_level(setting, fence, decision_found=decided)
-    if isinstance(choice, PolicyRefusal):
+    choice = policy.choose_level(setting, fence, decision_found=decided)
+    if isinstance(choice, policy.PolicyRefusal):
         reason = choice.on(workspace.repository, workspace.branch)
         raise FenceNotTrustedError(reason, code=choice.code, terminal=choice.terminal)
     return choice
@@ -125,7 +124,7 @@ async def _look_for_decisions(
     """
     row, tags = attempt.row, ports.lakefs.tags
     repository = given.workspace.repository
-    if _is_first(row) and not may_decide_by_tag(attempt.publication):
+    if _is_first(row) and not policy.may_decide_by_tag(attempt.publication):
         return NO_DECISIONS
     chain = await find_chain(ports, row, repository, record)
     key = keys.execution_key(row, chain, given)

@@ -13,13 +13,7 @@ from typing import assert_never
 from perago.app.attempt import stage
 from perago.app.attempt.context import Attempt, AttemptPorts, Target
 from perago.app.attempt.patience import WorkTime
-from perago.domain import outcome, settled
-from perago.domain.errors import (
-    OUTCOME_UNKNOWN,
-    PATHS_NAMED_MAX,
-    OutcomeUnknownAtDeadlineError,
-    PublicationRefusedError,
-)
+from perago.domain import errors, outcome, settled
 from perago.domain.lakefs import BranchName, CommitId, RepositoryId, StagedReference
 from perago.domain.lineage import FIRST_PARENT_COMMITS_MAX
 from perago.domain.names import relocated_tag
@@ -106,7 +100,7 @@ class PlannedEffect:
                 return after
             if isinstance(after, NotPublished):
                 leftovers.staging_may_go = True
-                raise PublicationRefusedError(after.reason, code=after.code)
+                raise errors.PublicationRefusedError(after.reason, code=after.code)
             if left <= 0:
                 break
             await clock.sleep(min(pause, max(time.left, 0.0)))
@@ -214,7 +208,7 @@ class PlannedEffect:
             return LookAgain(answer.text)  # only this attempt knows the branch
         if not isinstance(answer, outcome.Merged):
             text = f"the staged prefix does not merge onto head {plan.base}: {answer}"
-            raise PublicationRefusedError(text, code="PRG-F015")
+            raise errors.PublicationRefusedError(text, code="PRG-F015")
         await self._check_inside(staged.commit, answer.commit)
         await self._check_outside(answer.commit)
         return answer.commit
@@ -223,7 +217,7 @@ class PlannedEffect:
         """Below the prefix nothing may differ from what was staged."""
         repository, prefix = self.plan.repository, listing_prefix(self.target.prefix)
         page = await self.ports.lakefs.commits.diff_page(
-            repository, staged, merged, prefix=prefix, amount=PATHS_NAMED_MAX
+            repository, staged, merged, prefix=prefix, amount=errors.PATHS_NAMED_MAX
         )
         if page.changes:
             raise _lost(", ".join(change.path for change in page.changes))
@@ -255,9 +249,9 @@ class PlannedEffect:
         return await stage.commit_on_private_branch(ports, self.attempt, request)
 
 
-def _lost(names: str) -> PublicationRefusedError:
+def _lost(names: str) -> errors.PublicationRefusedError:
     text = f"lakeFS's merge would change objects of others: {names}; nothing was published"
-    return PublicationRefusedError(text, code="PRG-F015")
+    return errors.PublicationRefusedError(text, code="PRG-F015")
 
 
 def unknown_outcome(
@@ -266,25 +260,27 @@ def unknown_outcome(
     expected_head: CommitId,
     staged: StagedReference | CommitId | None,
     seen: str,
-) -> OutcomeUnknownAtDeadlineError:
+) -> errors.OutcomeUnknownAtDeadlineError:
     """Log the evidence and keep every branch, because an operator who looks later needs both."""
     attempt.leftovers.staging_may_go = False
     attempt.leftovers.outcome_unknown = True
     evidence = {
-        "warning": OUTCOME_UNKNOWN,
+        "warning": errors.OUTCOME_UNKNOWN,
         "expected_head": expected_head,
         "seen": seen,
         "staged": staged,
     }
     ports.progress.phase(Phase.WARNED, evidence)
-    return OutcomeUnknownAtDeadlineError(seen)
+    return errors.OutcomeUnknownAtDeadlineError(seen)
 
 
 async def refuse_dirty_target(
     ports: AttemptPorts, repository: RepositoryId, branch: BranchName
 ) -> None:
     """Raise with the names of uncommitted objects on the target, if there are any."""
-    page = await ports.lakefs.commits.uncommitted_page(repository, branch, amount=PATHS_NAMED_MAX)
+    page = await ports.lakefs.commits.uncommitted_page(
+        repository, branch, amount=errors.PATHS_NAMED_MAX
+    )
     if page.changes:
         names = ", ".join(change.path for change in page.changes)
         more = ", ..." if page.more else ""
@@ -292,4 +288,4 @@ async def refuse_dirty_target(
         text = (
             f"{address} has uncommitted objects ({names}{more}); `lakectl branch reset {address}`"
         )
-        raise PublicationRefusedError(text, code="PRG-F013")
+        raise errors.PublicationRefusedError(text, code="PRG-F013")

@@ -6,14 +6,8 @@ that the table asks for. Sends nothing.
 
 from perago.app.attempt.context import Attempt
 from perago.app.authoring.failure import error_is_terminal, result_for_exception
+from perago.domain import errors
 from perago.domain.attempt import AttemptStatus
-from perago.domain.errors import (
-    BodyFailedError,
-    HandedBackTooOftenError,
-    MadeGoodError,
-    OutcomeUnknownAtDeadlineError,
-    StaleAttemptError,
-)
 from perago.domain.hand_back import (
     HAND_BACKS_MAX,
     LEAVES_THE_OUTCOME,
@@ -37,11 +31,11 @@ DOCUMENTS_POLICIES = frozenset({PolicySetting.HEAD_PARENT, PolicySetting.LINEAGE
 def cause_of(error: Exception) -> Cause:
     """What ended the attempt, as the table of endings calls it."""
     match error:
-        case StaleAttemptError():
-            return Cause.FAILED if isinstance(error, MadeGoodError) else Cause.STALE
+        case errors.StaleAttemptError():
+            return Cause.FAILED if isinstance(error, errors.MadeGoodError) else Cause.STALE
         case _ if error_is_terminal(error):
             return Cause.REFUSED_FOR_GOOD
-        case BodyFailedError() | OutcomeUnknownAtDeadlineError():
+        case errors.BodyFailedError() | errors.OutcomeUnknownAtDeadlineError():
             return error.cause
         case UnavailableError() | OutcomeUnknownError():
             return error.cause
@@ -96,10 +90,10 @@ def end_of_lost(attempt: Attempt, why: str, *, may_publish: bool) -> AttemptEnd 
             return None
 
 
-def _too_often(attempt: Attempt, why: str) -> HandedBackTooOftenError:
+def _too_often(attempt: Attempt, why: str) -> errors.HandedBackTooOftenError:
     reasons = (*hand_backs_of(attempt.record).reasons, why)
     characters_max = attempt.settings.failure_reason_max_length
-    return HandedBackTooOftenError(reasons, characters_max=characters_max)
+    return errors.HandedBackTooOftenError(reasons, characters_max=characters_max)
 
 
 def ending_of(attempt: Attempt, cause: Cause, *, may_publish: bool = True) -> Ending:

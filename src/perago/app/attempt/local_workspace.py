@@ -31,13 +31,7 @@ from perago.domain.lakefs import CommitId, RepositoryId, StagedReference, Worksp
 from perago.domain.sync_plan import SyncPlan
 from perago.ports.errors import ServiceError, WorkspaceLostError
 from perago.ports.task_body import BodyStopped
-from perago.ports.workspace import (
-    Materialised,
-    Phase,
-    StagingArea,
-    WorkspaceSource,
-    beside,
-)
+from perago.ports.workspace import Materialised, Phase, StagingArea, WorkspaceSource, beside
 
 OUTCOME_NOT_KEPT = "the outcome of the task function is not kept for a later attempt"
 OUTCOME_REFUSED = "a kept outcome cannot be used"

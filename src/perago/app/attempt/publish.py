@@ -20,13 +20,7 @@ from perago.domain.lakefs import NO_METADATA, CommitId, FirstParentWalk, StagedR
 from perago.domain.outcome import NotPublished, Published
 from perago.domain.paths import ACTIONS_PREFIX, listing_prefix
 from perago.domain.policy import build_workspace_publication_plan
-from perago.domain.publication import (
-    EFFECT_LABELS,
-    Adopt,
-    Isolation,
-    Keep,
-    PublicationFacts,
-)
+from perago.domain.publication import EFFECT_LABELS, Adopt, Isolation, Keep, PublicationFacts
 from perago.domain.run import start_anew
 from perago.domain.settled import ROUNDS_MAX, LookAgain, Unanswered
 from perago.ports.errors import ServiceError

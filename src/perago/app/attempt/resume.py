@@ -6,15 +6,8 @@ from perago.app.attempt.agree import decision_of, read_decision
 from perago.app.attempt.context import Attempt, AttemptPorts, Target
 from perago.app.attempt.publish import Finished, finish_decision
 from perago.domain import commit_metadata as metadata
-from perago.domain import settled
+from perago.domain import lakefs, settled
 from perago.domain.errors import DecidedOnOtherInputError
-from perago.domain.lakefs import (
-    BranchName,
-    CommitId,
-    CommitRecord,
-    RepositoryId,
-    WorkspaceReference,
-)
 from perago.domain.logical_execution import ExecutionInput, decision_key, key_on_input
 from perago.domain.publication import Isolation, PublicationFacts
 from perago.domain.run import start_anew
@@ -24,7 +17,7 @@ from perago.ports.workspace import Phase
 
 
 async def resume(
-    ports: AttemptPorts, attempt: Attempt, target: Target, decided: CommitId
+    ports: AttemptPorts, attempt: Attempt, target: Target, decided: lakefs.CommitId
 ) -> Finished:
     """Finish the decision of an earlier attempt of this execution."""
     decision = await read_decision(ports, attempt, target, decided)
@@ -55,7 +48,7 @@ async def find_decision_on_other_input(
     if not target.level.shape.decides_by_tag:
         return None
     anew = start_anew(target.workspace.repository, target.workspace.branch)
-    refused: CommitId | None = None
+    refused: lakefs.CommitId | None = None
     open_elsewhere = target.isolation is Isolation.PREFIX
     for tag in target.others:
         published = await find_publication_of(
@@ -90,8 +83,8 @@ async def find_decision_on_other_input(
 class PublishedDecision:
     """The commit on a target that published a decision, and where that decision belongs."""
 
-    record: CommitRecord
-    workspace: WorkspaceReference
+    record: lakefs.CommitRecord
+    workspace: lakefs.WorkspaceReference
     prefix: str
 
 
@@ -99,18 +92,18 @@ class PublishedDecision:
 class OpenDecision:
     """A decision that is not published, on a branch that still stands on its input."""
 
-    branch: BranchName
+    branch: lakefs.BranchName
 
 
 async def find_publication_of(
-    commits: Commits, repository: RepositoryId, tag: TagRecord
+    commits: Commits, repository: lakefs.RepositoryId, tag: TagRecord
 ) -> PublishedDecision | OpenDecision | None:
     """Look for the publication of a decision on the branch that its metadata names."""
     decided = (await commits.read(repository, tag.commit)).metadata
-    workspace = WorkspaceReference(
+    workspace = lakefs.WorkspaceReference(
         repository,
-        BranchName(decided.get(metadata.TARGET_BRANCH, "")),
-        CommitId(decided.get(metadata.INPUT_REF, "")),
+        lakefs.BranchName(decided.get(metadata.TARGET_BRANCH, "")),
+        lakefs.CommitId(decided.get(metadata.INPUT_REF, "")),
     )
     if not (workspace.branch and workspace.ref):
         return None  # not a staged commit of ours: it was never published
@@ -142,7 +135,7 @@ async def _adopt(
     ports: AttemptPorts,
     attempt: Attempt,
     target: Target,
-    decided: CommitId,
+    decided: lakefs.CommitId,
     published: PublishedDecision,
 ) -> Finished:
     """The publication with the result of what was staged for it.

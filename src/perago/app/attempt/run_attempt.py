@@ -23,21 +23,12 @@ from perago.app.attempt.complete import (
 )
 from perago.app.attempt.context import Attempt, AttemptPorts, Target
 from perago.app.attempt.ending import HANDED_BACK, end_of_failure, failed_update
-from perago.app.attempt.local_workspace import (
-    LocalRan,
-    open_local_workspace,
-    recover_outcome,
-)
+from perago.app.attempt.local_workspace import LocalRan, open_local_workspace, recover_outcome
 from perago.app.attempt.publish import Finished, finish_decision, publish, read_first_walk
 from perago.app.attempt.resume import find_decision_on_other_input, resume
 from perago.app.attempt.spark_workspace import SparkRan, open_spark_workspace
 from perago.app.attempt.task_function import produce_freely
-from perago.app.authoring.envelope import (
-    read_params,
-    read_workspace_input,
-    resolved_task,
-    workspace_task_output,
-)
+from perago.app.authoring import envelope
 from perago.app.authoring.failure import error_code
 from perago.app.authoring.workspace_spec import WorkspaceInput
 from perago.domain.attempt import AttemptStatus, Stale
@@ -166,7 +157,7 @@ async def _end(
 async def _produce_output(ports: AttemptPorts, attempt: Attempt) -> Mapping[str, object]:
     """The output of a completed attempt; whatever goes wrong is raised."""
     given = read_input(attempt)
-    attempt = replace(attempt, task=resolved_task(attempt.task, attempt.params))
+    attempt = replace(attempt, task=envelope.resolved_task(attempt.task, attempt.params))
     if given is None:
         return await produce_freely(ports, attempt)
     workspace = given.as_value()
@@ -174,7 +165,7 @@ async def _produce_output(ports: AttemptPorts, attempt: Attempt) -> Mapping[str,
         await ports.lakefs.known.check(workspace, ports.concurrency, writes=False)
         ran = await _run_task_function(ports, attempt, workspace, None)
         await ran.drop_writes()
-        return workspace_task_output(given, workspace.ref, ran.returned.result)
+        return envelope.workspace_task_output(given, workspace.ref, ran.returned.result)
     target = await choose_target(ports, attempt, workspace)
     finished = None
     if target.others:
@@ -189,7 +180,7 @@ async def _produce_output(ports: AttemptPorts, attempt: Attempt) -> Mapping[str,
         finished = await _produce_publication(ports, attempt, target)
     # The result was checked where it came from: the body's as it returned, a stored one as it was
     # read. Of the input workspace only `ref` changes.
-    return workspace_task_output(given, finished.ref, finished.result)
+    return envelope.workspace_task_output(given, finished.ref, finished.result)
 
 
 async def _produce_publication(ports: AttemptPorts, attempt: Attempt, target: Target) -> Finished:
@@ -243,6 +234,6 @@ def read_input(attempt: Attempt) -> WorkspaceInput | None:
     """Validate envelope and parameters before anything is moved; no workspace for a free task."""
     data, strict = attempt.record.input_data, attempt.settings.strict_input
     has_workspace = attempt.task.has_workspace
-    workspace = read_workspace_input(data, strict=strict) if has_workspace else None
-    read_params(attempt.task, data, strict=strict)
+    workspace = envelope.read_workspace_input(data, strict=strict) if has_workspace else None
+    envelope.read_params(attempt.task, data, strict=strict)
     return workspace

@@ -18,6 +18,7 @@ from perago.app.attempt.effects import refuse_dirty_target
 from perago.app.attempt.patience import LAKEFS
 from perago.app.attempt.task_function import Returned, Shown, call_body, call_checks
 from perago.app.authoring.guardrails import check_guardrails_on_listing
+from perago.domain import lakefs
 from perago.domain.attempt import ExecutionId
 from perago.domain.errors import PATHS_NAMED_MAX, OutsidePrefixError, PublicationRefusedError
 from perago.domain.key_ranges import (
@@ -27,24 +28,12 @@ from perago.domain.key_ranges import (
     manifest_job,
     parse_manifest,
 )
-from perago.domain.lakefs import (
-    BranchName,
-    CommitId,
-    RepositoryId,
-    StagedReference,
-    WorkspaceReference,
-)
 from perago.domain.paths import is_reserved_object, listing_prefix
 from perago.domain.sync_plan import batched
 from perago.ports.asking import pages
 from perago.ports.lakefs import Change, ChangeKind, ChangePage
 from perago.ports.objects import DELETE_PATHS_MAX
-from perago.ports.workspace import (
-    Materialised,
-    Phase,
-    SparkRoots,
-    WorkspaceSource,
-)
+from perago.ports.workspace import Materialised, Phase, SparkRoots, WorkspaceSource
 
 LITTER_KEPT_MAX = 10_000  # paths in memory; more are deleted before the next page is asked for
 COMMITS_MAX = 5
@@ -59,7 +48,7 @@ class SparkFiles:
     """The two directories of one attempt, below its own."""
 
     ports: AttemptPorts
-    workspace: WorkspaceReference
+    workspace: lakefs.WorkspaceReference
     prefix: str
     directory: Path
     execution_id: ExecutionId
@@ -84,12 +73,12 @@ class SparkFiles:
         await self.ports.directories.check(self.directory, self.execution_id)
         await branch.upload(output, plan)
 
-    async def fetch_staged(self, commit: CommitId) -> str:
+    async def fetch_staged(self, commit: lakefs.CommitId) -> str:
         """Bring the staged commit down beside the two: the output may hold litter of jobs."""
         await self._materialise("staged", commit)
         return self._root("staged")
 
-    async def _materialise(self, name: str, commit: CommitId | None = None) -> Materialised:
+    async def _materialise(self, name: str, commit: lakefs.CommitId | None = None) -> Materialised:
         ports, outer = self.ports, self.directory / name
         directory = outer / listing_prefix(self.prefix)
         source = WorkspaceSource(
@@ -165,7 +154,7 @@ class BranchSweep:
         branch, ask = self.branch, self.branch.ports.lakefs.commits.uncommitted_page
         return await self._sweep(lambda after: ask(branch.repository, branch.name, after=after))
 
-    async def committed(self, commit: CommitId) -> Swept:
+    async def committed(self, commit: lakefs.CommitId) -> Swept:
         """The same for everything in which a commit of the branch differs from the input.
 
         Litter is deleted from the branch and not from the commit: where there was some, another
@@ -217,7 +206,7 @@ class BranchSweep:
 
 
 async def list_workspace(
-    ports: AttemptPorts, repository: RepositoryId, ref: str, prefix: str
+    ports: AttemptPorts, repository: lakefs.RepositoryId, ref: str, prefix: str
 ) -> dict[str, int]:
     """The relative paths of a workspace in lakeFS with their sizes, in order.
 
@@ -244,7 +233,7 @@ class SparkCompared:
     changed: bool
     result: Mapping[str, object]
 
-    async def stage(self) -> StagedReference:
+    async def stage(self) -> lakefs.StagedReference:
         """Commit, and judge what was committed: whatever came late is removed in another one."""
         branch = self.branch
         stored = stage.stored_result(branch.target, self.result)
@@ -267,12 +256,12 @@ class SparkRan:
 
     ports: AttemptPorts
     attempt: Attempt
-    workspace: WorkspaceReference
+    workspace: lakefs.WorkspaceReference
     branch: stage.StagingBranch | None
     returned: Returned
     files: SparkFiles | None
 
-    async def check_staged(self, target: Target, staged: StagedReference) -> None:
+    async def check_staged(self, target: Target, staged: lakefs.StagedReference) -> None:
         """Let the session of the checks read the staged commit, as the body's reads the input."""
         ports = self.ports
         root = f"s3a://{staged.repository}/{staged.commit}/"
@@ -327,7 +316,7 @@ class SparkOpened:
 
     ports: AttemptPorts
     attempt: Attempt
-    workspace: WorkspaceReference
+    workspace: lakefs.WorkspaceReference
     target: Target | None
     files: SparkFiles | None
 
@@ -347,7 +336,7 @@ class SparkOpened:
             await self.files.store(branch)
         return SparkRan(self.ports, self.attempt, self.workspace, branch, returned, self.files)
 
-    async def _roots(self, branch: BranchName | None) -> SparkRoots:
+    async def _roots(self, branch: lakefs.BranchName | None) -> SparkRoots:
         workspace, output_root = self.workspace, None
         if self.files is not None:
             input_root, output_root = await self.files.fetch(writes=branch is not None)
@@ -367,7 +356,10 @@ class SparkOpened:
 
 
 async def open_spark_workspace(
-    ports: AttemptPorts, attempt: Attempt, workspace: WorkspaceReference, target: Target | None
+    ports: AttemptPorts,
+    attempt: Attempt,
+    workspace: lakefs.WorkspaceReference,
+    target: Target | None,
 ) -> SparkOpened:
     """A directory holds the marker, so that gc finds the branch after a crash."""
     directory = await ports.directories.create(attempt.marker)
@@ -380,7 +372,11 @@ async def open_spark_workspace(
 
 
 async def _check_listing(
-    ports: AttemptPorts, attempt: Attempt, workspace: WorkspaceReference, ref: str, phase: str
+    ports: AttemptPorts,
+    attempt: Attempt,
+    workspace: lakefs.WorkspaceReference,
+    ref: str,
+    phase: str,
 ) -> None:
     guardrails = attempt.spec.pre if phase == "pre" else attempt.spec.post
     if guardrails:

@@ -10,27 +10,12 @@ from functools import partial
 
 from perago.app.attempt.context import Attempt, AttemptPorts, Target
 from perago.app.attempt.patience import LAKEFS
+from perago.domain import lakefs, paths
 from perago.domain.attempt import AttemptSnapshot
 from perago.domain.commit_metadata import NOOP, TRY, commit_message, try_metadata
 from perago.domain.errors import PATHS_NAMED_MAX, FenceNotTrustedError, PublicationRefusedError
-from perago.domain.lakefs import (
-    NO_METADATA,
-    BranchName,
-    CommitId,
-    CommitRecord,
-    RepositoryId,
-    StagedReference,
-    WorkspaceReference,
-)
 from perago.domain.names import is_staging_branch_of, scratch_branch
 from perago.domain.outcome import StoredResult, split_result
-from perago.domain.paths import (
-    ACTIONS_PREFIX,
-    is_reserved_object,
-    listing_prefix,
-    md5_of_checksum,
-    object_path,
-)
 from perago.domain.sync_plan import FileFacts, SyncPlan
 from perago.ports.asking import all_changes, pages
 from perago.ports.errors import BranchExistsError, NothingToCommitError, OutcomeUnknownError
@@ -45,7 +30,7 @@ FOREIGN_COMMIT = "PRG-F025"
 def stored_result(target: Target, result: Mapping[str, object]) -> StoredResult:
     """The result as commits carry it, where a retry has to find it there."""
     decides = target.level.shape.decides_by_tag
-    return split_result(result) if decides else StoredResult(NO_METADATA)
+    return split_result(result) if decides else StoredResult(lakefs.NO_METADATA)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +40,10 @@ class StagingBranch:
     ports: AttemptPorts
     attempt: Attempt
     target: Target
-    name: BranchName
+    name: lakefs.BranchName
 
     @property
-    def repository(self) -> RepositoryId:
+    def repository(self) -> lakefs.RepositoryId:
         """The repository of the target."""
         return self.target.workspace.repository
 
@@ -89,7 +74,9 @@ class StagingBranch:
         for piece in stored.below:
             await self.commit(piece)
 
-    async def commit_changes(self, stored: StoredResult, counts: TransferCounts) -> StagedReference:
+    async def commit_changes(
+        self, stored: StoredResult, counts: TransferCounts
+    ) -> lakefs.StagedReference:
         """Commit what was uploaded."""
         commit = await self.commit(stored.metadata, empty=False)
         moved = {"objects": counts.objects, "bytes": counts.bytes}
@@ -97,7 +84,7 @@ class StagingBranch:
         self.ports.progress.phase(Phase.STAGED, {**facts, "transfer_requests": counts.requests})
         return self._at(commit)
 
-    async def commit_written(self, stored: StoredResult, *, noop: bool) -> StagedReference:
+    async def commit_written(self, stored: StoredResult, *, noop: bool) -> lakefs.StagedReference:
         """Commit what the task function wrote on the branch, or that it wrote nothing.
 
         It may be empty: the pieces of the result, or the body, may have committed the changes. The
@@ -110,8 +97,8 @@ class StagingBranch:
         return self._at(commit)
 
     async def commit(
-        self, extra: Mapping[str, str] = NO_METADATA, *, empty: bool = True
-    ) -> CommitId:
+        self, extra: Mapping[str, str] = lakefs.NO_METADATA, *, empty: bool = True
+    ) -> lakefs.CommitId:
         """Commit what is there; only changes that were uploaded may not be empty."""
         request = CommitRequest(
             repository=self.repository,
@@ -122,8 +109,8 @@ class StagingBranch:
         )
         return await commit_on_private_branch(self.ports, self.attempt, request)
 
-    def _at(self, commit: CommitId) -> StagedReference:
-        return StagedReference(self.repository, self.name, commit)
+    def _at(self, commit: lakefs.CommitId) -> lakefs.StagedReference:
+        return lakefs.StagedReference(self.repository, self.name, commit)
 
     async def _not_there(self, plan: SyncPlan) -> SyncPlan:
         """The plan without the objects that the branch has, by path, size and MD5.
@@ -134,16 +121,18 @@ class StagingBranch:
         if not isinstance(plan.upload, tuple):
             return plan
         prefix, list_page = self.target.prefix, self.ports.lakefs.objects.list_page
-        listing = partial(list_page, self.repository, self.name, prefix=listing_prefix(prefix))
+        listing = partial(
+            list_page, self.repository, self.name, prefix=paths.listing_prefix(prefix)
+        )
         listed = pages(lambda after: listing(after=after))
         there = {
-            entry.path: (md5_of_checksum(entry.checksum), entry.size)
+            entry.path: (paths.md5_of_checksum(entry.checksum), entry.size)
             async for page in listed
             for entry in page.entries
         }
 
         def is_missing(facts: FileFacts) -> bool:
-            found = there.get(object_path(prefix, facts.path))
+            found = there.get(paths.object_path(prefix, facts.path))
             return found != (facts.checksum, facts.size)
 
         return SyncPlan(
@@ -165,7 +154,10 @@ async def open_staging(ports: AttemptPorts, attempt: Attempt, target: Target) ->
 
 
 async def create_private_branch(
-    ports: AttemptPorts, repository: RepositoryId, branch: BranchName, source: CommitId
+    ports: AttemptPorts,
+    repository: lakefs.RepositoryId,
+    branch: lakefs.BranchName,
+    source: lakefs.CommitId,
 ) -> None:
     """Create a branch whose name holds the execution id.
 
@@ -189,8 +181,8 @@ async def create_private_branch(
 
 
 async def open_scratch(
-    ports: AttemptPorts, attempt: Attempt, repository: RepositoryId, base: CommitId
-) -> tuple[BranchName, bool]:
+    ports: AttemptPorts, attempt: Attempt, repository: lakefs.RepositoryId, base: lakefs.CommitId
+) -> tuple[lakefs.BranchName, bool]:
     """The scratch branch of this execution on a head, and whether it is new.
 
     A second round on the same head finds the branch of the first.
@@ -205,7 +197,7 @@ async def open_scratch(
 
 async def commit_on_private_branch(
     ports: AttemptPorts, attempt: Attempt, request: CommitRequest
-) -> CommitId:
+) -> lakefs.CommitId:
     """Commit; a commit without an answer is looked for at the head of its branch.
 
     Its metadata has the execution id, so it is this execution's. It is the one that was sent and
@@ -213,7 +205,7 @@ async def commit_on_private_branch(
     """
     answered, sent = attempt.leftovers.commits, False
 
-    async def commit() -> CommitId:
+    async def commit() -> lakefs.CommitId:
         nonlocal sent
         try:
             return await ports.lakefs.commits.commit(request)
@@ -227,7 +219,7 @@ async def commit_on_private_branch(
                 raise
             return found
 
-    async def look() -> CommitId | None:
+    async def look() -> lakefs.CommitId | None:
         if not sent:
             return None
         head = await ports.lakefs.branches.head(request.repository, request.branch)
@@ -240,7 +232,7 @@ async def commit_on_private_branch(
 
 
 async def refuse_unless_on_input(
-    ports: AttemptPorts, workspace: WorkspaceReference, staged: CommitId
+    ports: AttemptPorts, workspace: lakefs.WorkspaceReference, staged: lakefs.CommitId
 ) -> None:
     """The input is among the first parents: a merge of anything else is not the staged tree."""
     walk = await ports.lakefs.commits.first_parents(
@@ -252,7 +244,7 @@ async def refuse_unless_on_input(
 
 
 async def refuse_foreign_changes(
-    ports: AttemptPorts, workspace: WorkspaceReference, staged: CommitId, prefix: str
+    ports: AttemptPorts, workspace: lakefs.WorkspaceReference, staged: lakefs.CommitId, prefix: str
 ) -> None:
     """It differs from the input below the prefix only, and in nothing reserved."""
     path = await first_difference_outside(
@@ -271,7 +263,11 @@ _END_OF_PREFIX = "\U0010ffff" * 4
 
 
 async def first_difference_outside(
-    ports: AttemptPorts, repository: RepositoryId, left: CommitId, right: CommitId, prefix: str
+    ports: AttemptPorts,
+    repository: lakefs.RepositoryId,
+    left: lakefs.CommitId,
+    right: lakefs.CommitId,
+    prefix: str,
 ) -> str | None:
     """An object outside the prefix, or a reserved one, that differs; None if there is none.
 
@@ -286,9 +282,9 @@ async def first_difference_outside(
         )
         return page.changes[0].path if page.changes else None
 
-    inside = listing_prefix(prefix)
-    if ACTIONS_PREFIX.startswith(inside) or inside.startswith(ACTIONS_PREFIX):
-        reserved = await first(below=ACTIONS_PREFIX)
+    inside = paths.listing_prefix(prefix)
+    if paths.ACTIONS_PREFIX.startswith(inside) or inside.startswith(paths.ACTIONS_PREFIX):
+        reserved = await first(below=paths.ACTIONS_PREFIX)
         if reserved is not None or not inside:
             return reserved
     before = await first()
@@ -298,17 +294,23 @@ async def first_difference_outside(
 
 
 async def changes_below(
-    ports: AttemptPorts, repository: RepositoryId, left: CommitId, right: CommitId, prefix: str
+    ports: AttemptPorts,
+    repository: lakefs.RepositoryId,
+    left: lakefs.CommitId,
+    right: lakefs.CommitId,
+    prefix: str,
 ) -> AsyncGenerator[Change]:
     """The difference that lakeFS sees below a prefix, in order of path; nothing reserved."""
-    listed = all_changes(ports.lakefs.commits, repository, left, right, listing_prefix(prefix))
+    listed = all_changes(
+        ports.lakefs.commits, repository, left, right, paths.listing_prefix(prefix)
+    )
     async with aclosing(listed):
         async for change in listed:
-            if not is_reserved_object(change.path):
+            if not paths.is_reserved_object(change.path):
                 yield change
 
 
-async def find_removed(ports: AttemptPorts, target: Target, staged: CommitId) -> str | None:
+async def find_removed(ports: AttemptPorts, target: Target, staged: lakefs.CommitId) -> str | None:
     """The first object below the prefix that a staged commit removes.
 
     It is read from lakeFS and not handed on from the comparison, because a resumed attempt has
@@ -326,14 +328,14 @@ async def find_removed(ports: AttemptPorts, target: Target, staged: CommitId) ->
 class ExpectedMerge:
     """What a merge has to have made; `tree_of` is the commit whose tree it must have."""
 
-    repository: RepositoryId
-    branch: BranchName
-    parents: tuple[CommitId, ...]
-    tree_of: CommitId | None
+    repository: lakefs.RepositoryId
+    branch: lakefs.BranchName
+    parents: tuple[lakefs.CommitId, ...]
+    tree_of: lakefs.CommitId | None
     terminal: bool
 
 
-async def check_merge(ports: AttemptPorts, ref: CommitId, expected: ExpectedMerge) -> None:
+async def check_merge(ports: AttemptPorts, ref: lakefs.CommitId, expected: ExpectedMerge) -> None:
     """Fail the attempt if the server did not run the fence, or did not take exactly the tree.
 
     The publication stands all the same. Without its fence the repository counts as unfenced.
@@ -353,7 +355,7 @@ async def check_merge(ports: AttemptPorts, ref: CommitId, expected: ExpectedMerg
 
 
 async def _difference(
-    ports: AttemptPorts, made: CommitRecord, expected: ExpectedMerge
+    ports: AttemptPorts, made: lakefs.CommitRecord, expected: ExpectedMerge
 ) -> str | None:
     """In what a commit differs from the one whose tree it must have."""
     commits, tree_of = ports.lakefs.commits, expected.tree_of
@@ -370,7 +372,7 @@ async def _difference(
     return f"{made.commit} differs from {tree_of}, which was to be published, in: {names}"
 
 
-def refuse_foreign_branch(row: AttemptSnapshot, staged: CommitId, branch: str) -> None:
+def refuse_foreign_branch(row: AttemptSnapshot, staged: lakefs.CommitId, branch: str) -> None:
     """It names a staging branch of this task: that one is deleted when the task has ended."""
     if not is_staging_branch_of(branch, row):
         text = f"staged commit {staged} names branch {branch!r}, expected one of this task"

@@ -27,18 +27,8 @@ from perago.domain.errors import BodyFailedError, CheckFailedError
 from perago.domain.hand_back import Cause, Moment
 from perago.domain.lakefs import CommitId, CommitRecord, StagedReference, WorkspaceReference
 from perago.domain.paths import listing_prefix
+from perago.ports import task_body
 from perago.ports.lakefs import Change, ChangeKind
-from perago.ports.task_body import (
-    BodyCall,
-    BodyOutcome,
-    BodyRaised,
-    BodyReturned,
-    BodyStopped,
-    ChangedPaths,
-    Checkpoints,
-    CheckpointTerms,
-    StagedChanges,
-)
 from perago.ports.workspace import Phase, SparkRoots
 
 # Not 0, which means no limit. A task function that used its time up leaves the checks this much.
@@ -91,10 +81,10 @@ async def _serve(ports: AttemptPorts, attempt: Attempt) -> dict[str, object]:
     the next attempt has to be able to go on with.
     """
     given = attempt.task.params_model.model_validate(attempt.params)
-    served: BaseModel | BodyStopped = await ports.stop_order.before_end_of(
+    served: BaseModel | task_body.BodyStopped = await ports.stop_order.before_end_of(
         attempt.task.fn(ports, attempt, given)
     )
-    if isinstance(served, BodyStopped):
+    if isinstance(served, task_body.BodyStopped):
         raise BodyFailedError(served.reason, cause=served.cause)
     return served.model_dump(mode="json", by_alias=True)
 
@@ -107,7 +97,7 @@ async def call_body(
     checkpoints: AttemptCheckpoints | None = None,
 ) -> Returned:
     """Run the team's function on what it is given: a directory, roots, or nothing."""
-    call = BodyCall(
+    call = task_body.BodyCall(
         task_name=attempt.task.name,
         attempt=attempt.row,
         execution_id=attempt.execution_id,
@@ -122,10 +112,11 @@ async def call_body(
     began = ports.clock.monotonic()
     if checkpoints is not None:
         call = replace(
-            call, checkpoints=Checkpoints(_terms(attempt, checkpoints), checkpoints.upload)
+            call,
+            checkpoints=task_body.Checkpoints(_terms(attempt, checkpoints), checkpoints.upload),
         )
     outcome = await ports.body.run(call)
-    if not (isinstance(outcome, BodyStopped) and outcome.cause is Cause.EXECUTOR_LOST):
+    if not (isinstance(outcome, task_body.BodyStopped) and outcome.cause is Cause.EXECUTOR_LOST):
         attempt.leftovers.moment = Moment.IN_FUNCTION
     if checkpoints is not None and _may_be_repeated(outcome):
         # The next attempt goes on from the newest copy, so it travels before the retry begins. An
@@ -133,30 +124,30 @@ async def call_body(
         await ports.stop_order.before_end_of(checkpoints.upload())
     ports.progress.phase(Phase.FUNCTION_ENDED, {"outcome": type(outcome).__name__})
     match outcome:
-        case BodyReturned(result):
+        case task_body.BodyReturned(result):
             attempt.leftovers.moment = Moment.AFTER_FUNCTION
             return Returned(result, ports.clock.monotonic() - began)
-        case BodyRaised(reason, terminal, traceback):
+        case task_body.BodyRaised(reason, terminal, traceback):
             error = BodyFailedError(reason, terminal=terminal)
             error.add_note(traceback)
             raise error
-        case BodyStopped(reason, cause):
+        case task_body.BodyStopped(reason, cause):
             raise BodyFailedError(reason, cause=cause)
 
 
-def _may_be_repeated(outcome: BodyOutcome) -> bool:
+def _may_be_repeated(outcome: task_body.BodyOutcome) -> bool:
     """Whether a later attempt may run the task function again."""
     match outcome:
-        case BodyReturned():
+        case task_body.BodyReturned():
             return False
-        case BodyRaised(_, terminal):
+        case task_body.BodyRaised(_, terminal):
             return not terminal
-        case BodyStopped():  # for example by a kernel that was out of memory
+        case task_body.BodyStopped():  # for example by a kernel that was out of memory
             return True
 
 
-def _terms(attempt: Attempt, checkpoints: AttemptCheckpoints) -> CheckpointTerms:
-    return CheckpointTerms(
+def _terms(attempt: Attempt, checkpoints: AttemptCheckpoints) -> task_body.CheckpointTerms:
+    return task_body.CheckpointTerms(
         out=str(checkpoints.directory / OUT),
         interval_seconds=attempt.settings.checkpoint_seconds,
         bytes_max=attempt.settings.checkpoint_bytes_max,
@@ -169,7 +160,7 @@ async def call_checks(ports: AttemptPorts, attempt: Attempt, target: Target, sho
     limit, workspace, prefix = attempt.body_seconds_max, target.workspace, target.prefix
     commit = shown.staged.commit
     changes = changes_below(ports, workspace.repository, workspace.ref, commit, prefix)
-    call = BodyCall(
+    call = task_body.BodyCall(
         task_name=attempt.task.name,
         attempt=attempt.row,
         execution_id=attempt.execution_id,
@@ -177,7 +168,9 @@ async def call_checks(ports: AttemptPorts, attempt: Attempt, target: Target, sho
         workspace=shown.directory,
         seconds_max=limit and max(limit - shown.function_seconds, SECONDS_LEFT_MIN),
         spark=shown.spark,
-        staged=StagedChanges(prefix, sizes=shown.sizes, **await _paths_by_kind(changes, prefix)),
+        staged=task_body.StagedChanges(
+            prefix, sizes=shown.sizes, **await _paths_by_kind(changes, prefix)
+        ),
     )
     outcome = await ports.body.run(call)
     facts = {"checks": len(attempt.spec.checks), "branch": shown.staged.branch}
@@ -186,25 +179,25 @@ async def call_checks(ports: AttemptPorts, attempt: Attempt, target: Target, sho
     _judge(attempt, shown.staged, outcome)
 
 
-def _judge(attempt: Attempt, staged: StagedReference, outcome: BodyOutcome) -> None:
+def _judge(attempt: Attempt, staged: StagedReference, outcome: task_body.BodyOutcome) -> None:
     match outcome:
-        case BodyReturned():
+        case task_body.BodyReturned():
             return
-        case BodyRaised(reason, terminal, traceback):
+        case task_body.BodyRaised(reason, terminal, traceback):
             # The branch stays, so that the team can look at what was refused; gc removes it later.
             attempt.leftovers.staging_may_go = False
             text = f"staged commit {staged.commit}: {reason}"
             error = CheckFailedError(text, terminal=terminal)
             error.add_note(traceback)
             raise error
-        case BodyStopped(reason, cause):
+        case task_body.BodyStopped(reason, cause):
             where = "the checks of the staged commit were running"
             raise BodyFailedError(f"{reason}; {where}", cause=cause)
 
 
 async def changes_since_publication(
     ports: AttemptPorts, attempt: Attempt, workspace: WorkspaceReference
-) -> ChangedPaths | None:
+) -> task_body.ChangedPaths | None:
     """The difference between the last publication and the input; None where all has to be done."""
     prefix, repository = attempt.spec.prefix, workspace.repository
     task = PublishingTask(attempt.row.task_type, attempt.row.reference_name, prefix)
@@ -213,7 +206,7 @@ async def changes_since_publication(
         return None
     changes = changes_below(ports, repository, published.commit, workspace.ref, prefix)
     found = await _paths_by_kind(changes, prefix, paths_max=PATHS_MAX)
-    return ChangedPaths(published.commit, **found) if found else None
+    return task_body.ChangedPaths(published.commit, **found) if found else None
 
 
 async def _paths_by_kind(

@@ -17,13 +17,8 @@ from pydantic_core import to_json
 from perago.app.authoring.failure import validation_reason, without_input_values
 from perago.app.authoring.task_definition import TaskDefinition
 from perago.app.authoring.workspace_spec import PLACEHOLDER, WorkspaceInput, filled_prefix
+from perago.domain import errors
 from perago.domain.commit_metadata import INPUT_KEY as TRACE_KEY
-from perago.domain.errors import (
-    ParamsRefusedError,
-    ResultNotStorableError,
-    StoredResultError,
-    TaskInputError,
-)
 
 _JSON: Any = Json  # a class at run time, a form for checkers
 _ENCODED = (EncodedBytes, EncodedStr)
@@ -39,7 +34,7 @@ def read_workspace_input(input_data: object, *, strict: bool) -> WorkspaceInput:
     data = _keys("workspace", ("workspace", "params"), input_data, strict=strict)
     workspace = data["workspace"]
     if workspace is None:
-        raise TaskInputError(_NULL_WORKSPACE, code="PRG-I004")
+        raise errors.TaskInputError(_NULL_WORKSPACE, code="PRG-I004")
     try:
         return WorkspaceInput.model_validate(workspace)
     except ValidationError as error:
@@ -67,7 +62,9 @@ def params_model_value(task: TaskDefinition, params: object) -> BaseModel:
         # The original carries the values.
         clean = without_input_values(error, part="params", data=params, model=task.params_model)
         if task.built_in:  # the documents, which let Conductor retry this, do not know such tasks
-            raise ParamsRefusedError(f"ValidationError: {validation_reason(clean)}") from None
+            raise errors.ParamsRefusedError(
+                f"ValidationError: {validation_reason(clean)}"
+            ) from None
         raise clean from None
 
 
@@ -102,7 +99,7 @@ def validate_result(task: TaskDefinition, raw: object) -> dict[str, Any]:
     try:
         json.dumps(result, allow_nan=False)
     except (ValueError, TypeError) as error:
-        raise ResultNotStorableError(str(error)) from error
+        raise errors.ResultNotStorableError(str(error)) from error
     return result
 
 
@@ -122,10 +119,12 @@ def check_stored_result(task: TaskDefinition, stored: Mapping[str, Any]) -> None
         again = read.model_dump(mode="json", by_alias=True)
     except ValidationError as error:
         safe = without_input_values(error, part="result", data=stored, model=task.output_model)
-        raise StoredResultError(validation_reason(safe)) from None  # the original has the values
+        raise errors.StoredResultError(
+            validation_reason(safe)
+        ) from None  # the original has the values
     if again != stored:
         names = ", ".join(sorted(set(again) ^ set(stored))) or "values inside"
-        raise StoredResultError(names)
+        raise errors.StoredResultError(names)
 
 
 def workspace_task_output(
@@ -141,19 +140,21 @@ def _keys(
 ) -> Mapping[str, object]:
     expected = _MISSING.format(kind=kind, keys=" and ".join(keys))
     if not isinstance(input_data, Mapping):
-        raise TaskInputError(f"{expected}; found something that is not an object", code="PRG-I001")
+        raise errors.TaskInputError(
+            f"{expected}; found something that is not an object", code="PRG-I001"
+        )
     data = cast("Mapping[str, object]", input_data)
     missing = [key for key in keys if key not in data]
     if "workspace" in missing:
-        raise TaskInputError(
+        raise errors.TaskInputError(
             f"{expected}; workspace is missing: the upstream output was null or is not mapped",
             code="PRG-I004",
         )
     if missing:
-        raise TaskInputError(expected, code="PRG-I001")
+        raise errors.TaskInputError(expected, code="PRG-I001")
     unknown = sorted(set(data) - {*keys, TRACE_KEY})
     if strict and unknown:
-        raise TaskInputError(
+        raise errors.TaskInputError(
             f"{kind} task input must contain only {' and '.join(keys)}; found {', '.join(unknown)}",
             code="PRG-I005",
         )

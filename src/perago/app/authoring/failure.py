@@ -14,21 +14,14 @@ from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
 from pydantic_core.core_schema import ErrorType
 
 from perago.app.authoring.contract_schema import declared_names
-from perago.domain.errors import (
-    BodyFailedError,
-    PeragoError,
-    PreGuardrailViolation,
-    ResetNeededError,
-    TaskExecutionError,
-    TaskTerminalError,
-)
+from perago.domain import errors
 from perago.domain.text import NO_SECRETS, Secrets
 from perago.ports.errors import ServiceError
 
 logger = logging.getLogger(__name__)
 
 Status = Literal["COMPLETED", "FAILED", "FAILED_WITH_TERMINAL_ERROR"]
-_TERMINAL = (PreGuardrailViolation, TaskTerminalError)
+_TERMINAL = (errors.PreGuardrailViolation, errors.TaskTerminalError)
 _CODE_OF_PART = {"workspace": "PRG-I002", "params": "PRG-I003", "result": "PRG-R001"}
 _HIDDEN = "<value>"
 _HIDDEN_KEY = "<key>"
@@ -90,7 +83,7 @@ def result_for_exception(
 
 def error_is_terminal(exc: BaseException) -> bool:
     """Whether no retry can help."""
-    return isinstance(exc, _TERMINAL) or (isinstance(exc, PeragoError) and exc.terminal)
+    return isinstance(exc, _TERMINAL) or (isinstance(exc, errors.PeragoError) and exc.terminal)
 
 
 def failure_reason(exc: BaseException, task: tuple[str, str] | None = None) -> str:
@@ -102,12 +95,14 @@ def failure_reason(exc: BaseException, task: tuple[str, str] | None = None) -> s
     an author chose stands alone; everything else begins with its type, as Python prints it.
     """
     name = type(exc).__name__
-    if isinstance(exc, TaskExecutionError):
+    if isinstance(exc, errors.TaskExecutionError):
         return exc.reason or name
-    if isinstance(exc, BodyFailedError):
+    if isinstance(exc, errors.BodyFailedError):
         return str(exc)  # the executor has written the whole reason
-    if isinstance(exc, PeragoError | ServiceError):
-        text = exc.text_for(*task) if task and isinstance(exc, ResetNeededError) else str(exc)
+    if isinstance(exc, errors.PeragoError | ServiceError):
+        text = (
+            exc.text_for(*task) if task and isinstance(exc, errors.ResetNeededError) else str(exc)
+        )
         return f"{text} [{name} {exc.code}]".lstrip()
     if isinstance(exc, ValidationError):
         return f"{name}: {validation_reason(exc)} [{error_code(exc)}]"
@@ -117,7 +112,7 @@ def failure_reason(exc: BaseException, task: tuple[str, str] | None = None) -> s
 
 def error_code(exc: BaseException) -> str:
     """The stable code of whatever ended an attempt."""
-    if isinstance(exc, PeragoError | ServiceError):
+    if isinstance(exc, errors.PeragoError | ServiceError):
         return exc.code
     if isinstance(exc, ValidationError):
         code = validation_code(exc)
@@ -175,7 +170,7 @@ def validation_code(error: ValidationError) -> str | None:
 def _sentence(each: ErrorDetails) -> PydanticCustomError:
     cause = each.get("ctx", {}).get("error")
     facts = {"message": _message(each)}
-    if isinstance(cause, PeragoError):
+    if isinstance(cause, errors.PeragoError):
         facts["code"] = cause.code
     return PydanticCustomError(cast("Any", each["type"]), "{message}", facts)
 
@@ -184,7 +179,7 @@ def _message(each: ErrorDetails) -> str:
     message = each["msg"]
     cause = each.get("ctx", {}).get("error")
     # Neither pydantic's sentences nor those of our own validators quote a value.
-    if each["type"] in _FIXED_SENTENCES or isinstance(cause, PeragoError):
+    if each["type"] in _FIXED_SENTENCES or isinstance(cause, errors.PeragoError):
         return message
     tag = each.get("ctx", {}).get("tag")
     quoted = {str(tag)} if tag is not None else _leaves(each["input"])

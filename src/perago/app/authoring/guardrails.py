@@ -15,12 +15,7 @@ from typing import Annotated, Literal, Protocol, cast, final
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from perago.domain.errors import (
-    GuardrailViolation,
-    PostGuardrailViolation,
-    PreGuardrailViolation,
-    TaskDefinitionError,
-)
+from perago.domain import errors
 from perago.domain.paths import ACTIONS_PREFIX, ATTEMPT_MARKER
 
 DEFAULT_REQUIRE_GLOB_MIN_COUNT = 1  # a name and a value of 0.6.1
@@ -28,7 +23,7 @@ _CODE = "PRG-T016"
 _REFUSED_SEGMENTS = frozenset({"", ".", ".."})
 _LEAVES_WORKSPACE = "workspace guardrail paths must be relative and must not contain '..'"
 _MAGIC = re.compile(r"[*?\[]")
-_VIOLATION = {"pre": PreGuardrailViolation, "post": PostGuardrailViolation}
+_VIOLATION = {"pre": errors.PreGuardrailViolation, "post": errors.PostGuardrailViolation}
 
 GuardrailKind = Literal["require_file", "require_dir", "require_glob", "forbid_glob"]
 _Count = Annotated[int, Field(ge=0)]
@@ -64,9 +59,11 @@ class WorkspaceGuardrail(BaseModel):
     def _bounds_fit(self) -> "WorkspaceGuardrail":
         if self.kind != "require_glob":
             if self.min_count is not None or self.max_count is not None:
-                raise TaskDefinitionError(f"{self.kind} does not accept count bounds", code=_CODE)
+                raise errors.TaskDefinitionError(
+                    f"{self.kind} does not accept count bounds", code=_CODE
+                )
         elif self.max_count is not None and (self.min_count or 0) > self.max_count:
-            raise TaskDefinitionError("guardrail min_count must be <= max_count", code=_CODE)
+            raise errors.TaskDefinitionError("guardrail min_count must be <= max_count", code=_CODE)
         return self
 
 
@@ -235,7 +232,7 @@ def check_guardrails_on_tree(
     for guardrail in guardrails:
         finding = _finding(tree, guardrail)
         if finding is not None:
-            violation = _VIOLATION.get(phase, GuardrailViolation)
+            violation = _VIOLATION.get(phase, errors.GuardrailViolation)
             raise violation(f"{phase} guardrail {guardrail.kind}({guardrail.path!r}) {finding}")
 
 
@@ -261,7 +258,7 @@ def matching_paths(tree: WorkspaceTree, pattern: str) -> Iterator[str]:
     segments = pattern.split("/")
     for segment in segments:
         if "**" in segment and segment != "**":
-            raise TaskDefinitionError(
+            raise errors.TaskDefinitionError(
                 "Invalid pattern: '**' can only be an entire path component", code=_CODE
             )
     seen: set[str] = set()
@@ -322,29 +319,33 @@ def guardrail_path(path: str | os.PathLike[str]) -> str:
 def check_guardrail_text(text: str) -> None:
     """Refuse a stored path that could leave the workspace, on any operating system."""
     if "\\" in text:
-        raise TaskDefinitionError("string guardrail paths must use '/' separators", code=_CODE)
+        raise errors.TaskDefinitionError(
+            "string guardrail paths must use '/' separators", code=_CODE
+        )
     if text.startswith("/"):
-        raise TaskDefinitionError(
+        raise errors.TaskDefinitionError(
             "guardrail paths must be relative to WorkspaceSpec(prefix=...)", code=_CODE
         )
     if text[1:2] == ":" and text[0].isascii() and text[0].isalpha():
-        raise TaskDefinitionError("drive-qualified guardrail paths are not allowed", code=_CODE)
+        raise errors.TaskDefinitionError(
+            "drive-qualified guardrail paths are not allowed", code=_CODE
+        )
     _check_segments(text.split("/"))
 
 
 def _from_pure_path(path: PurePath) -> str:
     if not path.parts:
-        raise TaskDefinitionError("workspace guardrail paths must not be empty", code=_CODE)
+        raise errors.TaskDefinitionError("workspace guardrail paths must not be empty", code=_CODE)
     if isinstance(path, PureWindowsPath) and (path.drive or path.root):
-        raise TaskDefinitionError(
+        raise errors.TaskDefinitionError(
             "drive-qualified or absolute guardrail paths are not allowed", code=_CODE
         )
     if path.is_absolute():
-        raise TaskDefinitionError("absolute guardrail paths are not allowed", code=_CODE)
+        raise errors.TaskDefinitionError("absolute guardrail paths are not allowed", code=_CODE)
     _check_segments(path.parts)
     return path.as_posix()
 
 
 def _check_segments(segments: tuple[str, ...] | list[str]) -> None:
     if not _REFUSED_SEGMENTS.isdisjoint(segments):
-        raise TaskDefinitionError(_LEAVES_WORKSPACE, code=_CODE)
+        raise errors.TaskDefinitionError(_LEAVES_WORKSPACE, code=_CODE)

@@ -9,12 +9,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from perago.app.authoring.envelope import (
-    params_model_value,
-    read_params,
-    read_workspace_input,
-    validate_result,
-)
+from perago.app.authoring import envelope
 from perago.app.authoring.guardrails import check_guardrails
 from perago.app.authoring.metrics import MetricRecorder
 from perago.app.authoring.task_definition import TaskDefinition
@@ -32,7 +27,7 @@ def invoke_body(
     metrics: MetricRecorder | None = None,
 ) -> dict[str, Any]:
     """Run the function of a task on params as Conductor gave them; return its result as JSON."""
-    return _call(task, params_model_value(task, params), workspace, metrics)
+    return _call(task, envelope.params_model_value(task, params), workspace, metrics)
 
 
 def invoke_workspace_task_body(
@@ -50,8 +45,8 @@ def invoke_workspace_task_body(
     """
     if task.workspace is None:
         raise TaskInputError("invoke_workspace_task_body only supports workspace tasks", code=_CODE)
-    read_workspace_input(input_data, strict=False)
-    params = read_params(task, input_data)
+    envelope.read_workspace_input(input_data, strict=False)
+    params = envelope.read_params(task, input_data)
     check_guardrails(workspace_dir, task.workspace.pre, "pre")
     result = _call(task, params, workspace_dir, metrics)
     check_guardrails(workspace_dir, task.workspace.post, "post")
@@ -69,7 +64,7 @@ def invoke_workspace_free_task(
         raise TaskInputError(
             "invoke_workspace_free_task only supports workspace-free tasks", code=_CODE
         )
-    return {"result": _call(task, read_params(task, input_data), None, metrics)}
+    return {"result": _call(task, envelope.read_params(task, input_data), None, metrics)}
 
 
 def _call(
@@ -86,4 +81,4 @@ def _call(
                 "metrics-enabled task invocation requires a MetricRecorder", code=_CODE
             )
         arguments.append(metrics)
-    return validate_result(task, task.fn(*arguments))
+    return envelope.validate_result(task, task.fn(*arguments))

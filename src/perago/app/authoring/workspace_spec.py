@@ -36,14 +36,8 @@ from pydantic import (
 )
 
 from perago.app.authoring.guardrails import WorkspaceGuardrail
+from perago.domain import lakefs
 from perago.domain.errors import PrefixValueError, TaskDefinitionError, TaskInputError
-from perago.domain.lakefs import (
-    IMPOSSIBLE_NAMES,
-    BranchName,
-    CommitId,
-    RepositoryId,
-    WorkspaceReference,
-)
 from perago.domain.paths import (
     ATTEMPT_MARKER,
     ROOT_PREFIX,
@@ -102,10 +96,12 @@ class WorkspaceRef(BaseModel):
         """The reference type under the name 0.6.1 gave it."""
         return self.ref_type
 
-    def as_value(self) -> WorkspaceReference:
+    def as_value(self) -> lakefs.WorkspaceReference:
         """Return the plain value the core works with."""
-        return WorkspaceReference(
-            RepositoryId(self.repository), BranchName(self.branch), CommitId(self.ref)
+        return lakefs.WorkspaceReference(
+            lakefs.RepositoryId(self.repository),
+            lakefs.BranchName(self.branch),
+            lakefs.CommitId(self.ref),
         )
 
     @field_validator("repository", "branch", "ref")
@@ -115,7 +111,7 @@ class WorkspaceRef(BaseModel):
             raise TaskInputError(
                 "workspace repository, branch, and ref must not be blank", code="PRG-I002"
             )
-        if value.strip() in IMPOSSIBLE_NAMES:
+        if value.strip() in lakefs.IMPOSSIBLE_NAMES:
             raise TaskInputError(
                 "workspace repository, branch, and ref must not be `.` or `..`; expected names as"
                 " lakeFS shows them",

@@ -12,14 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from perago.app.command_line.reporting import (
-    UNANSWERED,
-    CommandUsageError,
-    JsonOption,
-    note,
-    say,
-    say_json,
-)
+from perago.app.command_line import reporting
 from perago.app.command_line.services import (
     LeftBranch,
     LeftRepository,
@@ -30,13 +23,8 @@ from perago.app.inspection.attempts import InspectionTools, Question, gather
 from perago.app.settings.parsing import parse_time_to_live
 from perago.app.settings.settings import load_settings
 from perago.domain import attempt_history as known
+from perago.domain import commit_metadata
 from perago.domain.attempt import AttemptStatus
-from perago.domain.commit_metadata import (
-    CODE_VERSION,
-    LOGICAL_TASK_KEY,
-    STAGING_COMMIT,
-    attempt_number,
-)
 from perago.domain.lakefs import CommitRecord
 from perago.domain.names import DECISION_TAG_PREFIX
 
@@ -67,7 +55,7 @@ def attempts(
     tree: Annotated[
         bool, typer.Option("--tree", help="Show the commits of each branch as a graph.")
     ] = False,
-    as_json: JsonOption = False,
+    as_json: reporting.JsonOption = False,
 ) -> None:
     """Show every attempt of a workflow, or of a branch, from Conductor and lakeFS.
 
@@ -76,7 +64,7 @@ def attempts(
     not answer, the exit code is 6.
     """
     if workflow is None and repository is None:
-        raise CommandUsageError("perago attempts takes a WORKFLOW_ID, or --repo REPO")
+        raise reporting.CommandUsageError("perago attempts takes a WORKFLOW_ID, or --repo REPO")
     settings = load_settings()
     age = parse_time_to_live(since or SINCE, "--since")
     question = Question(
@@ -88,16 +76,16 @@ def attempts(
     )
     found = ask(lambda services: gather(inspection_tools(services), question), settings)
     if as_json:
-        say_json("attempts/1", _document(found))
+        reporting.say_json("attempts/1", _document(found))
     else:
         for text in _tree(found) if tree else _table(found):
-            say(text)
+            reporting.say(text)
         if not found.tasks:
-            note("no attempt is known")
+            reporting.note("no attempt is known")
         for text in found.missing:
-            note(f"missing: {text}")
+            reporting.note(f"missing: {text}")
     if found.unanswered:
-        raise typer.Exit(UNANSWERED)
+        raise typer.Exit(reporting.UNANSWERED)
 
 
 def inspection_tools(services: "Container") -> InspectionTools:
@@ -267,9 +255,13 @@ def _commit_text(record: CommitRecord, role: known.CommitRole) -> str:
     if role is not known.CommitRole.PUBLICATION:
         return f"{begins} {role}: {record.message}"
     said = record.metadata
-    reference = said[LOGICAL_TASK_KEY].partition("/")[2].rpartition("/")[0]
-    staged = f" from {_short(said[STAGING_COMMIT])}" if STAGING_COMMIT in said else ""
-    number = attempt_number(said)
+    reference = said[commit_metadata.LOGICAL_TASK_KEY].partition("/")[2].rpartition("/")[0]
+    staged = (
+        f" from {_short(said[commit_metadata.STAGING_COMMIT])}"
+        if commit_metadata.STAGING_COMMIT in said
+        else ""
+    )
+    number = commit_metadata.attempt_number(said)
     return f"{begins} publication of {reference} attempt {number}{staged}"
 
 
@@ -362,7 +354,7 @@ def _attempt_document(attempt: known.AttemptEvidence) -> dict[str, object]:
         "staged": attempt.staged,
         "decided": attempt.decided,
         "code_version": next(
-            (each.metadata.get(CODE_VERSION) for each in attempt.publications), None
+            (each.metadata.get(commit_metadata.CODE_VERSION) for each in attempt.publications), None
         ),
         "publications": [record.commit for record in attempt.publications],
         "output": attempt.output_ref,

@@ -11,15 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from perago.app.command_line.reporting import (
-    CommandGroup,
-    CommandUsageError,
-    JsonOption,
-    note,
-    say,
-    say_json,
-    warn,
-)
+from perago.app.command_line import reporting
 from perago.app.command_line.services import RepositoryName, ask
 from perago.app.fence.install import (
     FenceChange,
@@ -37,7 +29,7 @@ from perago.ports.asking import all_repositories
 if TYPE_CHECKING:
     from perago.app.container import Container
 
-app = CommandGroup("Install, verify or remove the publication fence of a branch.")
+app = reporting.CommandGroup("Install, verify or remove the publication fence of a branch.")
 
 Branch = Annotated[str, typer.Argument(metavar="BRANCH", help="Name of the target branch.")]
 NOT_TRUSTED = 4  # as PublishFenceError in `reporting`: scripts need one test for both
@@ -72,12 +64,12 @@ def install(
             "--protect", help="Protect the branch first: merges pass, writes and resets do not."
         ),
     ] = False,
-    as_json: JsonOption = False,
+    as_json: reporting.JsonOption = False,
 ) -> None:
     """Commit the newest fence and merge it into the branch."""
     if len(names) != (2 if match is None else 1):
         expected = "REPO BRANCH" if match is None else "one BRANCH beside --match"
-        raise CommandUsageError(f"expected {expected}, found {' '.join(names)}")
+        raise reporting.CommandUsageError(f"expected {expected}, found {' '.join(names)}")
     branch = BranchName(names[-1])
     if match is not None:
         _install_in_many(match, branch, protect=protect, as_json=as_json)
@@ -90,27 +82,29 @@ def install(
     )
     _print_report(report, as_json=as_json)
     if not report.protected:
-        warn(f"{branch} is not protected: {UNPROTECTED}, or install with --protect")
+        reporting.warn(f"{branch} is not protected: {UNPROTECTED}, or install with --protect")
     if report.change is not FenceChange.UNCHANGED:
-        note(OLDER_COMMITS)
+        reporting.note(OLDER_COMMITS)
 
 
 def _install_in_many(match: str, branch: BranchName, *, protect: bool, as_json: bool) -> None:
     """One line for each repository as it ends, and how many in the end."""
-    tell = note if as_json else say
+    tell = reporting.note if as_json else reporting.say
 
     def show(end: FenceReport | FenceFailure) -> None:
         if isinstance(end, FenceReport):
             tell(_line(end))
         else:
-            warn(f"{end.repository}: {end.error}")
+            reporting.warn(f"{end.repository}: {end.error}")
 
     async def install(container: "Container") -> list[FenceReport | FenceFailure]:
         every = await all_repositories(container.lakefs().repositories)
         found = [name for name in every if fnmatchcase(name, match)]
         if not found:
-            raise CommandUsageError(f"none of {len(every)} repositories matches {match!r}")
-        note(f"{len(found)} of {len(every)} repositories match {match!r}")
+            raise reporting.CommandUsageError(
+                f"none of {len(every)} repositories matches {match!r}"
+            )
+        reporting.note(f"{len(found)} of {len(every)} repositories match {match!r}")
         tools, concurrency = container.fence_tools(), container.concurrency()
         return await install_in_many(tools, concurrency, found, branch, show, protect=protect)
 
@@ -119,7 +113,7 @@ def _install_in_many(match: str, branch: BranchName, *, protect: bool, as_json: 
     failures = [end for end in ends if isinstance(end, FenceFailure)]
     if as_json:
         rows = [*map(asdict, reports), *map(_failure_document, failures)]
-        say_json("fences/1", {"match": match, "branch": branch, "repositories": rows})
+        reporting.say_json("fences/1", {"match": match, "branch": branch, "repositories": rows})
     _sum_up(branch, reports, len(failures))
     if failures:
         raise typer.Exit(INCOMPLETE)
@@ -131,16 +125,18 @@ def _sum_up(branch: BranchName, reports: Sequence[FenceReport], failed: int) -> 
     added = sum(report.protection_added for report in reports)
     if added:
         counted.append(f"protection added to {added}")
-    note(", ".join([*counted, f"{failed} failed"]))
+    reporting.note(", ".join([*counted, f"{failed} failed"]))
     resettable = sum(not report.protected for report in reports)
     if resettable:
-        warn(f"{branch} is not protected in {resettable} of them: {UNPROTECTED}")
+        reporting.warn(f"{branch} is not protected in {resettable} of them: {UNPROTECTED}")
     if len(reports) > counts[FenceChange.UNCHANGED]:
-        note(OLDER_COMMITS)
+        reporting.note(OLDER_COMMITS)
 
 
 @app.subcommand("remove")
-def remove(repository: RepositoryName, branch: Branch, *, as_json: JsonOption = False) -> None:
+def remove(
+    repository: RepositoryName, branch: Branch, *, as_json: reporting.JsonOption = False
+) -> None:
     """Remove the fence from the branch."""
     report = ask(
         lambda container: remove_fence(
@@ -151,7 +147,9 @@ def remove(repository: RepositoryName, branch: Branch, *, as_json: JsonOption = 
 
 
 @app.subcommand("verify", short_help="Check the fence, and that the server enforces it.")
-def verify(repository: RepositoryName, branch: Branch, *, as_json: JsonOption = False) -> None:
+def verify(
+    repository: RepositoryName, branch: Branch, *, as_json: reporting.JsonOption = False
+) -> None:
     """Check that the fence is unmodified and that the server enforces it.
 
     Perago tries a merge on a scratch branch that the server must refuse, and one into a protected
@@ -166,13 +164,15 @@ def verify(repository: RepositoryName, branch: Branch, *, as_json: JsonOption = 
         )
     )
     if as_json:
-        say_json("fence-verdict/1", {**asdict(verdict), "warnings": list(verdict.warnings)})
+        reporting.say_json(
+            "fence-verdict/1", {**asdict(verdict), "warnings": list(verdict.warnings)}
+        )
     else:
-        say(f"{verdict.state}: {verdict.repository} {verdict.branch} at {verdict.head}")
+        reporting.say(f"{verdict.state}: {verdict.repository} {verdict.branch} at {verdict.head}")
         if verdict.state is not FenceState.TRUSTED:
-            note(f"run `perago fence install {verdict.repository} {verdict.branch}`")
+            reporting.note(f"run `perago fence install {verdict.repository} {verdict.branch}`")
         for warning in verdict.warnings:
-            warn(warning)
+            reporting.warn(warning)
     if not verdict.works:
         raise typer.Exit(NOT_TRUSTED)
 
@@ -184,9 +184,9 @@ def _failure_document(failure: FenceFailure) -> dict[str, object]:
 
 def _print_report(report: FenceReport, *, as_json: bool) -> None:
     if as_json:
-        say_json("fence/1", asdict(report))
+        reporting.say_json("fence/1", asdict(report))
         return
-    say(_line(report))
+    reporting.say(_line(report))
 
 
 def _line(report: FenceReport) -> str:

@@ -16,20 +16,10 @@ from typing import Annotated
 import typer
 from pydantic import ValidationError
 
+from perago.app.authoring import task_definition
 from perago.app.authoring.failure import validation_code
 from perago.app.authoring.guardrails import WorkspaceGuardrail
 from perago.app.authoring.task_declaration import load_module_tasks
-from perago.app.authoring.task_definition import (
-    ExecutionLimits,
-    MetricSpec,
-    PublishBudget,
-    RetryPolicy,
-    TaskControls,
-    TaskDefinition,
-    TimeoutPolicy,
-    task_models_with_config,
-    validate_no_root_task_models,
-)
 from perago.app.authoring.workspace_spec import WorkspaceSpec
 from perago.app.command_line.reporting import warn
 from perago.domain.errors import TaskDefinitionError
@@ -45,12 +35,12 @@ _DECLARATIONS = {
     for model in (
         WorkspaceSpec,
         WorkspaceGuardrail,
-        RetryPolicy,
-        TimeoutPolicy,
-        ExecutionLimits,
-        PublishBudget,
-        TaskControls,
-        MetricSpec,
+        task_definition.RetryPolicy,
+        task_definition.TimeoutPolicy,
+        task_definition.ExecutionLimits,
+        task_definition.PublishBudget,
+        task_definition.TaskControls,
+        task_definition.MetricSpec,
     )
 }
 # How a line of pydantic's messages begins that names a web page for its developers; it is left out.
@@ -156,12 +146,12 @@ _IGNORED_BUDGET = (
 )
 
 
-def load_tasks(targets: Sequence[str]) -> list[TaskDefinition]:
+def load_tasks(targets: Sequence[str]) -> list[task_definition.TaskDefinition]:
     """Import the modules and return all their tasks; warnings are printed.
 
     Two tasks of one name are refused, because Conductor knows a task by its name alone.
     """
-    tasks: list[TaskDefinition] = []
+    tasks: list[task_definition.TaskDefinition] = []
     homes: dict[str, str] = {}
     for target in targets:
         for task in _load(target):
@@ -176,7 +166,7 @@ def load_tasks(targets: Sequence[str]) -> list[TaskDefinition]:
     return tasks
 
 
-def load_one_task(target: str, name: str | None) -> TaskDefinition:
+def load_one_task(target: str, name: str | None) -> task_definition.TaskDefinition:
     """Import a module and return the task of that name; without a name, the only one there is."""
     tasks = load_tasks([target])
     known = ", ".join(task.name for task in tasks)
@@ -191,12 +181,12 @@ def load_one_task(target: str, name: str | None) -> TaskDefinition:
     raise TaskDefinitionError(text, code="PRG-T014")
 
 
-def warn_of(task: TaskDefinition) -> None:
+def warn_of(task: task_definition.TaskDefinition) -> None:
     """Refuse what cannot be a contract, and warn of what is declared in vain."""
     if task.workspace is not None and task.workspace.read_only and task.controls.publish_budget:
         warn(_IGNORED_BUDGET)
-    validate_no_root_task_models(task)
-    configured = task_models_with_config(task)
+    task_definition.validate_no_root_task_models(task)
+    configured = task_definition.task_models_with_config(task)
     if configured:
         names = ", ".join(model.__name__ for model in configured)
         warn(
@@ -206,7 +196,7 @@ def warn_of(task: TaskDefinition) -> None:
         )
 
 
-def _load(target: str) -> list[TaskDefinition]:
+def _load(target: str) -> list[task_definition.TaskDefinition]:
     if target.endswith(".py") and Path(target).is_file():
         # As a dotted name it is a module `py` in a package, which is never meant.
         raise TaskDefinitionError(

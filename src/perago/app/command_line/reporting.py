@@ -17,24 +17,16 @@ from typing import Annotated, Any, ParamSpec
 
 import typer
 
+from perago.domain import errors
 from perago.domain.attempt_history import NowhereToLookError
 from perago.domain.error_codes import filled, find_code
-from perago.domain.errors import (
-    OutcomeUnknownAtDeadlineError,
-    PeragoError,
-    PublishFenceError,
-    RuntimeConfigError,
-    SeveralRunsError,
-    SparkEnvironmentError,
-    StaleAttemptError,
-)
 from perago.domain.text import plain, plain_lines
 from perago.ports.errors import OutcomeUnknownError, ServiceError
 
 Arguments = ParamSpec("Arguments")
 
 
-class CommandUsageError(PeragoError, ValueError):
+class CommandUsageError(errors.PeragoError, ValueError):
     """Arguments that do not fit together, or that name something that is not there."""
 
     code = "PRG-X003"
@@ -53,12 +45,12 @@ CALLED: ContextVar[str | None] = ContextVar("called", default=None)
 _EXIT_CODES: tuple[tuple[type[BaseException], int], ...] = (
     (CommandUsageError, 2),
     (NowhereToLookError, 2),
-    (SeveralRunsError, 2),
-    (RuntimeConfigError, 3),
-    (SparkEnvironmentError, 3),
-    (PublishFenceError, 4),
-    (StaleAttemptError, 4),
-    (OutcomeUnknownAtDeadlineError, 5),
+    (errors.SeveralRunsError, 2),
+    (errors.RuntimeConfigError, 3),
+    (errors.SparkEnvironmentError, 3),
+    (errors.PublishFenceError, 4),
+    (errors.StaleAttemptError, 4),
+    (errors.OutcomeUnknownAtDeadlineError, 5),
     (OutcomeUnknownError, 5),
     (ServiceError, UNANSWERED),
 )
@@ -159,7 +151,7 @@ class CommandGroup(typer.Typer):
 
 def _report(error: Exception, *, as_json: bool) -> None:
     code, message = _code_of(error), str(error)
-    if code == PeragoError.code:
+    if code == errors.PeragoError.code:
         # An error without a code is a defect of Perago, and its traceback shows where.
         note_lines("".join(traceback.format_exception(error)).rstrip())
         message = f"{type(error).__name__}: {error}"
@@ -181,9 +173,9 @@ def _report(error: Exception, *, as_json: bool) -> None:
 
 
 def _code_of(error: Exception) -> str:
-    if isinstance(error, PeragoError | ServiceError):
+    if isinstance(error, errors.PeragoError | ServiceError):
         return error.code
-    return "PRG-X004" if isinstance(error, OSError) else PeragoError.code
+    return "PRG-X004" if isinstance(error, OSError) else errors.PeragoError.code
 
 
 def _exit_code(error: Exception) -> int:

@@ -12,15 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from perago.app.attempt import reset_task as resetting
-from perago.app.command_line.reporting import (
-    UNANSWERED,
-    CommandUsageError,
-    JsonOption,
-    note,
-    say,
-    say_json,
-    warn,
-)
+from perago.app.command_line import reporting
 from perago.app.command_line.services import (
     OneRepository,
     RepositoryName,
@@ -52,7 +44,7 @@ def runs(
         str | None,
         typer.Option("--branch", metavar="BRANCH", help="Only runs that will publish there."),
     ] = None,
-    as_json: JsonOption = False,
+    as_json: reporting.JsonOption = False,
 ) -> None:
     """List the runs of a repository that are not published.
 
@@ -64,11 +56,13 @@ def runs(
         raise unreached  # which run is for which branch, only Conductor knows
     shown = [run for run in found if branch is None or run.target == branch]
     if as_json:
-        say_json("runs/1", {"repository": repository, "runs": [_row(run) for run in shown]})
+        reporting.say_json(
+            "runs/1", {"repository": repository, "runs": [_row(run) for run in shown]}
+        )
     else:
         _print(repository, branch, shown, unreached)
     if isinstance(unreached, ServiceError):
-        raise typer.Exit(UNANSWERED)
+        raise typer.Exit(reporting.UNANSWERED)
 
 
 def _print(
@@ -76,13 +70,13 @@ def _print(
 ) -> None:
     for run in shown:
         target, status = run.target or "unknown target", run.status or "unknown workflow"
-        say(f"{run.key}  {run.publications} publications for {target}, {status}")
+        reporting.say(f"{run.key}  {run.publications} publications for {target}, {status}")
     if unreached is not None:
-        warn(f"targets and workflows are unknown without Conductor: {unreached}")
+        reporting.warn(f"targets and workflows are unknown without Conductor: {unreached}")
     if not shown:
-        note(f"no run of {repository} is held{f' for {branch}' if branch else ''}")
+        reporting.note(f"no run of {repository} is held{f' for {branch}' if branch else ''}")
         return
-    note(
+    reporting.note(
         f"{len(shown)} runs; `perago diff RUN` shows what one would change,"
         " and `perago abandon RUN` removes it"
     )
@@ -98,7 +92,7 @@ def abandon(
     force: Annotated[
         bool, typer.Option("--force", help="Also if Conductor does not know the workflow.")
     ] = False,
-    as_json: JsonOption = False,
+    as_json: reporting.JsonOption = False,
 ) -> None:
     """Remove the branch of a run that will not be finished.
 
@@ -111,16 +105,18 @@ def abandon(
         found = await held_runs.find_run(lakefs, run, searched)
         if found is None:
             where = repository or f"{len(searched)} repositories"
-            raise CommandUsageError(f"expected a run, found {run!r}, which is not in {where}")
+            raise reporting.CommandUsageError(
+                f"expected a run, found {run!r}, which is not in {where}"
+            )
         home, key, _ = found
         return home, key, await held_runs.abandon_run(lakefs, workflows, home, key, force=force)
 
     home, key, removed = ask(remove)
     if as_json:
-        say_json("abandon/1", {"repository": home, "run": key, "removed": removed})
+        reporting.say_json("abandon/1", {"repository": home, "run": key, "removed": removed})
         return
     for name in removed:
-        say(f"removed: {name}")
+        reporting.say(f"removed: {name}")
 
 
 async def _list(
@@ -154,7 +150,7 @@ def diff(
     stat: Annotated[
         bool, typer.Option("--stat", help="Count by folder instead of naming each object.")
     ] = False,
-    as_json: JsonOption = False,
+    as_json: reporting.JsonOption = False,
 ) -> None:
     """Show what a run or a staged commit would change on its target, by object, with sizes.
 
@@ -163,19 +159,19 @@ def diff(
     """
     held, changes = ask(lambda services: _read_changes(services, name, repository))
     if as_json:
-        say_json("diff/1", _diff_document(held, changes, stat=stat))
+        reporting.say_json("diff/1", _diff_document(held, changes, stat=stat))
         return
     if stat:
         for folder, counts in _by_folder(changes).items():
-            say(f"{_counted(counts)}  {folder}")
+            reporting.say(f"{_counted(counts)}  {folder}")
     else:
         for change in changes:
             size = "" if change.entry is None else f"  {in_units(change.entry.size)}"
-            say(f"{_SIGNS[change.kind]} {change.path}{size}")
-    note(f"{held.repository}: {held.base} to {held.head} ({held.branch})")
-    note(_total(changes))
+            reporting.say(f"{_SIGNS[change.kind]} {change.path}{size}")
+    reporting.note(f"{held.repository}: {held.base} to {held.head} ({held.branch})")
+    reporting.note(_total(changes))
     if held.is_published:
-        note(
+        reporting.note(
             f"the run is published as {held.head} on {held.branch};"
             f" `lakectl log --first-parent lakefs://{held.repository}/{held.branch}` shows it"
         )
@@ -192,7 +188,7 @@ async def _read_changes(
     if held is None:
         where = repository or f"{len(searched)} repositories"
         text = f"expected a run, an execution or a private branch, found {name!r}"
-        raise CommandUsageError(f"{text}, which is not or no longer in {where}")
+        raise reporting.CommandUsageError(f"{text}, which is not or no longer in {where}")
     changes = all_changes(lakefs.commits, held.repository, held.base, held.head)
     return held, [change async for change in changes]
 
@@ -255,7 +251,7 @@ def reset_task(
             "--repo", metavar="REPO", help="Repository, if Conductor no longer has the task."
         ),
     ] = None,
-    as_json: JsonOption = False,
+    as_json: reporting.JsonOption = False,
 ) -> None:
     """Discard a task's stored result, so that the next attempt runs the code again.
 
@@ -266,23 +262,27 @@ def reset_task(
     if as_json:
         published = [each.record.commit for each in done.published]
         names = {"decisions": done.decisions, "branches": done.branches, "marks": done.marks}
-        say_json("reset-task/1", {**names, "published": published})
+        reporting.say_json("reset-task/1", {**names, "published": published})
         return
     if done.marks or done.decisions:
-        say(f"reset: {reference} of workflow {workflow}; its next attempt runs the task function")
+        reporting.say(
+            f"reset: {reference} of workflow {workflow}; its next attempt runs the task function"
+        )
     else:
         text = f"no attempt of {reference} in workflow {workflow} has decided anything"
-        note(f"nothing to reset: {text}")
+        reporting.note(f"nothing to reset: {text}")
     for name in done.marks:
-        say(f"left: {name}")
+        reporting.say(f"left: {name}")
     for gone in (*done.decisions, *done.branches):
-        say(f"removed: {gone}")
+        reporting.say(f"removed: {gone}")
     for each in done.published:
         workspace = each.workspace
         text = (
             f"{each.record.commit} stays published on {workspace.branch}; a retry on the old input"
         )
-        note(f"{text} will be refused; {start_anew(workspace.repository, workspace.branch)}")
+        reporting.note(
+            f"{text} will be refused; {start_anew(workspace.repository, workspace.branch)}"
+        )
 
 
 async def _reset(
@@ -301,4 +301,4 @@ async def _repository_of(workflows: Workflows, workflow: str, reference: str) ->
         if attempt.snapshot.reference_name == reference and repository is not None:
             return str(repository)
     text = f"Conductor has no workspace of {reference} in workflow {workflow}; add --repo REPO"
-    raise CommandUsageError(text)
+    raise reporting.CommandUsageError(text)

@@ -10,13 +10,7 @@ from typing import Annotated
 
 import typer
 
-from perago.app.command_line.reporting import (
-    CommandGroup,
-    CommandUsageError,
-    JsonOption,
-    say,
-    say_json,
-)
+from perago.app.command_line import reporting
 from perago.app.command_line.services import ask
 from perago.app.settings.settings import Settings, load_settings
 from perago.domain.lakefs import CommitId, RepositoryId
@@ -34,7 +28,7 @@ def verify(
         str | None,
         typer.Option(metavar="PATH", help="Path or URI to which Spark writes a Parquet report."),
     ] = None,
-    as_json: JsonOption = False,
+    as_json: reporting.JsonOption = False,
 ) -> None:
     """Read every object of a commit, compare size and checksum, and report damage. Needs Spark."""
     from perago.app import pipeline_parts  # noqa: PLC0415 - heavy
@@ -48,11 +42,11 @@ def verify(
         destination = f"file://{Path(destination).absolute()}"
     found = pipeline_parts.verify(settings, open_lakefs, repository, commit, prefix, destination)
     if as_json:
-        say_json("verify/1", {"commit": commit, **asdict(found)})
+        reporting.say_json("verify/1", {"commit": commit, **asdict(found)})
     else:
         for line in found.shown:
-            say(line)
-        say(
+            reporting.say(line)
+        reporting.say(
             f"{found.objects} objects, {found.bytes} bytes, {found.damaged} damaged, "
             f"{found.size_only} compared by size only; report: {found.report}"
         )
@@ -71,20 +65,20 @@ def parse_address(text: str) -> tuple[RepositoryId, str]:
     """The repository, and the commit, branch or tag in it: split at the one `@`."""
     repository, _, ref = text.partition("@")
     if not repository or not ref or "@" in ref:
-        raise CommandUsageError(f"expected REPO@REF, found {text!r}")
+        raise reporting.CommandUsageError(f"expected REPO@REF, found {text!r}")
     return RepositoryId(repository), ref
 
 
 HEADINGS = ("task", "day", "policy", "publications", "retries", "adoptions", "replacements")
 
-report_group = CommandGroup("Count publications of a branch. Needs Spark.")
+report_group = reporting.CommandGroup("Count publications of a branch. Needs Spark.")
 
 
 @report_group.subcommand("publications", short_help="Count publications per task and day (Spark).")
 def publications(
     address: str = typer.Argument(metavar="REPO@BRANCH", help="Branch, or any reference."),
     *,
-    as_json: JsonOption = False,
+    as_json: reporting.JsonOption = False,
 ) -> None:
     """Count publications, retries, adoptions and replacements per task and day. Needs Spark."""
     from perago.app import pipeline_parts  # noqa: PLC0415 - heavy
@@ -96,14 +90,16 @@ def publications(
     found = pipeline_parts.publications(settings, open_lakefs, repository, commit)
     if as_json:
         rows = [dict(zip(HEADINGS, row, strict=True)) for row in found.rows]
-        say_json("publications/1", {"commit": commit, "commits": found.commits, "rows": rows})
+        reporting.say_json(
+            "publications/1", {"commit": commit, "commits": found.commits, "rows": rows}
+        )
         return
-    say("\t".join(HEADINGS))
+    reporting.say("\t".join(HEADINGS))
     for row in found.rows:
-        say("\t".join(map(str, row)))
+        reporting.say("\t".join(map(str, row)))
 
 
-spark_group = CommandGroup("Fetch the jars that Spark tasks need.")
+spark_group = reporting.CommandGroup("Fetch the jars that Spark tasks need.")
 
 
 @spark_group.subcommand("jars", short_help="Fetch the jars and print their paths.")
@@ -115,14 +111,14 @@ def jars(
             "--ivy-settings", metavar="FILE", help="File with the Ivy settings of a mirror."
         ),
     ] = None,
-    as_json: JsonOption = False,
+    as_json: reporting.JsonOption = False,
 ) -> None:
     """Fetch the jars for this pyspark into the user's cache, and print their paths."""
     from perago.app import pipeline_parts  # noqa: PLC0415  # heavy, and needed late
 
     found = pipeline_parts.fetch_spark_jars(ivy_settings)
     if as_json:
-        say_json("spark-jars/1", {"jars": [str(path) for path in found]})
+        reporting.say_json("spark-jars/1", {"jars": [str(path) for path in found]})
         return
     for path in found:
-        say(str(path))
+        reporting.say(str(path))

@@ -11,15 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Final, cast
 
 import typer
 
+from perago.app.command_line import reporting
 from perago.app.command_line.params import check_params, complete_params, merged_params
-from perago.app.command_line.reporting import (
-    FAILED,
-    CommandUsageError,
-    JsonOption,
-    note,
-    say,
-    say_json,
-)
 from perago.app.command_line.services import RepositoryName, ask
 from perago.domain.attempt import AttemptStatus, WorkflowStatus
 from perago.domain.attempt_history import AttemptEvidence
@@ -50,7 +43,7 @@ def head(
     repository: RepositoryName,
     branch: Annotated[str, typer.Argument(metavar="BRANCH", help="Name of the branch.")],
     *,
-    as_json: JsonOption = False,
+    as_json: reporting.JsonOption = False,
 ) -> None:
     """Print the commit id of the head of a branch, which is the input of a workflow.
 
@@ -58,9 +51,9 @@ def head(
     """
     commit = ask(lambda services: _head(services, RepositoryId(repository), BranchName(branch)))
     if as_json:
-        say_json("head/1", {"repository": repository, "branch": branch, "commit": commit})
+        reporting.say_json("head/1", {"repository": repository, "branch": branch, "commit": commit})
     else:
-        say(commit)
+        reporting.say(commit)
 
 
 def submit(
@@ -80,7 +73,7 @@ def submit(
     wait: Annotated[
         bool, typer.Option("--wait", help="Wait for the end and show every step.")
     ] = False,
-    as_json: JsonOption = False,
+    as_json: reporting.JsonOption = False,
 ) -> None:
     """Start a workflow on the head of a branch.
 
@@ -88,7 +81,7 @@ def submit(
     """
     if "/" in workflow:
         # Conductor's web server refuses an address with such a name, before it looks for it.
-        raise CommandUsageError(
+        raise reporting.CommandUsageError(
             f"expected the name of a workflow, found {workflow!r}: Conductor cannot be asked for a"
             " name with a slash. `perago workflow new MODULE --name NAME --register` registers the"
             " workflow under another one"
@@ -101,14 +94,14 @@ def submit(
     if as_json:
         ended = {} if record is None else {"status": record.status, "output": record.output_data}
         reason = {} if record is None else {"reason": record.reason}
-        say_json("submit/1", {**asdict(submitted), **ended, **reason})
+        reporting.say_json("submit/1", {**asdict(submitted), **ended, **reason})
     elif record is None:
-        say(submitted.workflow_id)
+        reporting.say(submitted.workflow_id)
     else:
-        say(f"{submitted.workflow_id} {record.status}")
+        reporting.say(f"{submitted.workflow_id} {record.status}")
     if record is not None and record.status is not WorkflowStatus.COMPLETED:
-        note(f"{workflow}: {record.reason or 'no reason was given'}")
-        raise typer.Exit(FAILED)
+        reporting.note(f"{workflow}: {record.reason or 'no reason was given'}")
+        raise typer.Exit(reporting.FAILED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,11 +131,11 @@ async def _submit(
     workspace = {"repository": repository, "branch": branch, "refType": "commit", "ref": commit}
     conductor = services.conductor()
     submitted = await start_workflow(conductor, workflow, workspace, params)
-    note(f"started {workflow} {submitted.workflow_id} on {branch} at {commit}")
+    reporting.note(f"started {workflow} {submitted.workflow_id} on {branch} at {commit}")
     if not waits:
         return submitted, None
     return submitted, await follow(
-        conductor.workflows, submitted.workflow_id, services.clock(), note
+        conductor.workflows, submitted.workflow_id, services.clock(), reporting.note
     )
 
 

@@ -11,19 +11,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from perago.app.fence.trust import FenceTools, read_fence, removed_afterwards
+from perago.domain import outcome
 from perago.domain.commit_metadata import EXPECTED_HEAD, FENCE_OWNER, LOGICAL_TASK_KEY
 from perago.domain.errors import PeragoError, PublicationRefusedError
 from perago.domain.fence import FENCE_FILE, FenceState, recognise_fence
 from perago.domain.lakefs import BranchName, CommitId, RepositoryId
 from perago.domain.names import fence_branch
-from perago.domain.outcome import (
-    HeadMoved,
-    MergeAnswer,
-    MergeConflict,
-    Merged,
-    NoAnswer,
-    TooManyTries,
-)
 from perago.domain.paths import FENCE_PATH
 from perago.ports.errors import ServiceError
 from perago.ports.lakefs import CommitRequest, MergeRequest
@@ -129,16 +122,19 @@ async def _change(
     """
     protected = await tools.branches.is_protected(repository, branch)
     first: bytes | None = None
-    answer: MergeAnswer | None = None
+    answer: outcome.MergeAnswer | None = None
     for _ in range(TRIES_MAX):
         head = (await tools.branches.head(repository, branch)).commit
         found = await read_fence(tools, repository, head)
         first = found if answer is None else first
         if found != wanted:
             answer = await _publish(tools, repository, branch, head, wanted)
-            if isinstance(answer, HeadMoved | MergeConflict | TooManyTries | NoAnswer):
+            if isinstance(
+                answer,
+                outcome.HeadMoved | outcome.MergeConflict | outcome.TooManyTries | outcome.NoAnswer,
+            ):
                 continue
-            if not isinstance(answer, Merged):
+            if not isinstance(answer, outcome.Merged):
                 break
             head = answer.commit
         change = _kind_of(first, wanted)
@@ -162,7 +158,7 @@ async def _publish(
     branch: BranchName,
     head: CommitId,
     wanted: bytes | None,
-) -> MergeAnswer:
+) -> outcome.MergeAnswer:
     """Commit on a side branch and merge it: merges pass branch protection, writes do not.
 
     The fence in the source already compares the head for this very merge: a three-way merge onto

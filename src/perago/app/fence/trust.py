@@ -16,27 +16,15 @@ from dataclasses import dataclass
 from enum import StrEnum
 from math import inf
 
+from perago.domain import outcome
 from perago.domain.commit_metadata import EXPECTED_HEAD
 from perago.domain.errors import PublicationRefusedError
 from perago.domain.fence import FENCE_VERSION, FenceState, SeenFence, recognise_fence
 from perago.domain.lakefs import BranchName, CommitId, RepositoryId
 from perago.domain.names import PROTECTED_CANARIES, canary_branches
-from perago.domain.outcome import (
-    HeadMoved,
-    MergeAnswer,
-    Merged,
-    MergeRefused,
-    NotPublished,
-    RelocationRefused,
-)
 from perago.domain.paths import FENCE_PATH
 from perago.domain.settled import after_merge
-from perago.ports.errors import (
-    AccessDeniedError,
-    ObjectMissingError,
-    ServiceError,
-    UnavailableError,
-)
+from perago.ports import errors
 from perago.ports.lakefs import Branches, CommitRequest, Commits, MergeRequest
 from perago.ports.objects import Objects
 from perago.ports.system import Clock, Concurrency, Identities
@@ -74,7 +62,7 @@ async def read_fence(tools: FenceTools, repository: RepositoryId, ref: str) -> b
     """The bytes of the fence file at a reference, or None."""
     try:
         return await tools.objects.read(repository, ref, FENCE_PATH)
-    except ObjectMissingError:
+    except errors.ObjectMissingError:
         return None
 
 
@@ -87,7 +75,9 @@ async def removed_afterwards(
         yield
     finally:
         for name in reversed(names):
-            with suppress(ServiceError):  # garbage collection sweeps canaries older than an hour
+            with suppress(
+                errors.ServiceError
+            ):  # garbage collection sweeps canaries older than an hour
                 await branches.delete(repository, name)
 
 
@@ -103,15 +93,15 @@ async def refuses_wrong_head(tools: FenceTools, repository: RepositoryId, commit
 
         async def is_refused(expected: str) -> bool:
             answer = await _merge(tools, repository, staged, target, expected)
-            if isinstance(answer, HeadMoved | Merged):
-                return isinstance(answer, HeadMoved)
+            if isinstance(answer, outcome.HeadMoved | outcome.Merged):
+                return isinstance(answer, outcome.HeadMoved)
             after = after_merge(answer)
-            if isinstance(after, NotPublished):
+            if isinstance(after, outcome.NotPublished):
                 raise PublicationRefusedError(
                     f"canary of {repository}: {after.reason}", code=after.code
                 )
             text = f"canary of {repository}: the test merge proved nothing: {answer}"
-            raise UnavailableError(text)
+            raise errors.UnavailableError(text)
 
         return await is_refused(WRONG_HEAD) and not await is_refused(commit)
 
@@ -132,7 +122,7 @@ async def _empty_commit(
 
 async def _merge(
     tools: FenceTools, repository: RepositoryId, staged: CommitId, target: BranchName, expected: str
-) -> MergeAnswer:
+) -> outcome.MergeAnswer:
     metadata = {EXPECTED_HEAD: expected}
     return await tools.branches.merge(
         MergeRequest(repository, staged, target, MESSAGE, metadata, allow_empty=True)
@@ -275,18 +265,20 @@ async def _merge_protected(
             staged = await _empty_commit(tools, repository, target, source, head)
             try:
                 await branches.protect(repository, PROTECTED_CANARIES, like=like)
-            except AccessDeniedError:  # the key may not change rules; the fence was tried without
+            except (
+                errors.AccessDeniedError
+            ):  # the key may not change rules; the fence was tried without
                 return ProtectedMerge.NOT_TRIED
             if not await _is_enforced(tools, clock, repository, target, head):
                 return ProtectedMerge.NOT_TRIED
             answer = await _merge(tools, repository, staged, target, head)
         finally:
             # A rule that stays covers scratch branches of this check only.
-            with suppress(ServiceError):
+            with suppress(errors.ServiceError):
                 await branches.unprotect(repository, PROTECTED_CANARIES)
-    if isinstance(answer, Merged):
+    if isinstance(answer, outcome.Merged):
         return ProtectedMerge.PASSES
-    is_refused = isinstance(answer, MergeRefused)
+    is_refused = isinstance(answer, outcome.MergeRefused)
     return ProtectedMerge.REFUSED if is_refused else ProtectedMerge.NOT_TRIED
 
 
@@ -296,7 +288,7 @@ async def _is_enforced(
     """Whether the server refuses to reset a branch to where it is, which changes nothing."""
     for _ in range(LOOKS_MAX):
         answer = await tools.branches.relocate(repository, target, head)
-        if isinstance(answer, RelocationRefused):
+        if isinstance(answer, outcome.RelocationRefused):
             return answer.protected
         await clock.sleep(PAUSE_SECONDS)
     return False

@@ -13,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 
 from perago.app.settings.settings import Settings
+from perago.domain import retention
 from perago.domain.attempt import WorkflowSnapshot
 from perago.domain.checkpoints import key_of_checkpoint, read_checkpoint, workflow_of_key
 from perago.domain.commit_metadata import LOGICAL_TASK_KEY, STAGING_BRANCH, TASK_ID
@@ -25,24 +26,10 @@ from perago.domain.names import (
     staging_of,
     workflow_segment,
 )
-from perago.domain.retention import (
-    Keep,
-    Retention,
-    RetentionTimes,
-    WorkflowStanding,
-    judge_checkpoint,
-    judge_run,
-    standing_of,
-)
 from perago.domain.run import RunKey, run_branch, workflow_of_run
+from perago.ports import errors
 from perago.ports.asking import pages
 from perago.ports.conductor import TaskQueue
-from perago.ports.errors import (
-    BranchMissingError,
-    RepositoryMissingError,
-    ServiceError,
-    UnavailableError,
-)
 from perago.ports.lakefs import Branches, Commits, TagRecord, Tags
 from perago.ports.system import Clock
 
@@ -81,9 +68,9 @@ class Judged:
     error: str | None = None
 
 
-def retention_times(settings: Settings) -> RetentionTimes:
+def retention_times(settings: Settings) -> retention.RetentionTimes:
     """Ages by kind; those without a setting have their defaults."""
-    return RetentionTimes(
+    return retention.RetentionTimes(
         attempt_directory=settings.workspace_gc_ttl,
         staging_branch=settings.gc_staging_ttl,
         decision=settings.gc_tag_ttl,
@@ -91,9 +78,9 @@ def retention_times(settings: Settings) -> RetentionTimes:
     )
 
 
-def one_age(age: timedelta) -> RetentionTimes:
+def one_age(age: timedelta) -> retention.RetentionTimes:
     """`--older-than`: one age for every kind, except that a check under way is not disturbed."""
-    return RetentionTimes(age, age, age, age, canary=max(age, CHECK_TAKES_MAX), run=age)
+    return retention.RetentionTimes(age, age, age, age, canary=max(age, CHECK_TAKES_MAX), run=age)
 
 
 def scheduled_of(mark: TagName) -> int:
@@ -130,7 +117,7 @@ class PassSoFar:
 
     tools: GcTools
     repository: RepositoryId
-    times: RetentionTimes
+    times: retention.RetentionTimes
     dry_run: bool = False
     judged: list[Judged] = field(default_factory=list[Judged])
     gone: set[str] = field(default_factory=set[str])
@@ -146,10 +133,10 @@ class PassSoFar:
             return self._asked[workflow_id]
         if self._unanswered >= UNANSWERED_IN_A_ROW_MAX:
             text = f"not asked: Conductor did not answer {self._unanswered} requests in a row"
-            raise UnavailableError(text)
+            raise errors.UnavailableError(text)
         try:
             self._asked[workflow_id] = await self.tools.queue.read_workflow(workflow_id)
-        except UnavailableError:
+        except errors.UnavailableError:
             self._unanswered += 1
             raise
         self._unanswered = 0
@@ -161,23 +148,27 @@ class PassSoFar:
         """Do what needs answers; without one it fails for all these names, and the pass goes on."""
         try:
             await work()
-        except RepositoryMissingError:
+        except errors.RepositoryMissingError:
             raise
-        except BranchMissingError:
+        except errors.BranchMissingError:
             return  # its attempt or another pass removed it meanwhile
-        except ServiceError as error:
+        except errors.ServiceError as error:
             self.failed(kind, names, error)
 
     async def settle(
-        self, kind: str, name: str, verdict: Retention, remove: Callable[[], Awaitable[str | None]]
+        self,
+        kind: str,
+        name: str,
+        verdict: retention.Retention,
+        remove: Callable[[], Awaitable[str | None]],
     ) -> None:
         """Act on a verdict, and write it down; `remove` answers why it stays after all."""
-        if isinstance(verdict, Keep):
+        if isinstance(verdict, retention.Keep):
             self.kept(kind, name, verdict.reason)
             return
         try:
             stays = None if self.dry_run else await remove()
-        except ServiceError as error:
+        except errors.ServiceError as error:
             self.failed(kind, [name], error)
             return
         if stays is None:
@@ -186,11 +177,13 @@ class PassSoFar:
         else:
             self.kept(kind, name, stays)
 
-    async def settle_tag(self, kind: str, tag: TagName, verdict: Retention) -> None:
+    async def settle_tag(self, kind: str, tag: TagName, verdict: retention.Retention) -> None:
         """Act on a verdict about a tag."""
         await self.settle(kind, tag, verdict, partial(self.tools.tags.delete, self.repository, tag))
 
-    async def settle_branch(self, kind: str, branch: BranchName, verdict: Retention) -> None:
+    async def settle_branch(
+        self, kind: str, branch: BranchName, verdict: retention.Retention
+    ) -> None:
         """Act on a verdict about a branch."""
         delete = partial(self.tools.branches.delete, self.repository, branch)
         await self.settle(kind, branch, verdict, delete)
@@ -199,7 +192,7 @@ class PassSoFar:
         """Note what stays."""
         self.judged.append(Judged(kind, name, removed=False, reason=reason))
 
-    def failed(self, kind: str, names: Iterable[str], error: ServiceError) -> None:
+    def failed(self, kind: str, names: Iterable[str], error: errors.ServiceError) -> None:
         """Note what could not be judged or removed."""
         text = str(error)
         self.judged += [Judged(kind, name, removed=False, reason="", error=text) for name in names]
@@ -227,11 +220,11 @@ class PassSoFar:
         return None if moment is None else self.since(moment.timestamp())
 
 
-async def judge_checkpoint_branch(so_far: PassSoFar, branch: BranchName) -> Retention:
+async def judge_checkpoint_branch(so_far: PassSoFar, branch: BranchName) -> retention.Retention:
     """What may become of a checkpoint; the branch's name tells its logical execution."""
     key = key_of_checkpoint(branch)
     if key is None:
-        return Keep(NOT_OURS)
+        return retention.Keep(NOT_OURS)
     tools, repository = so_far.tools, so_far.repository
     head = await tools.branches.head(repository, branch)
     decision = await tools.tags.read(repository, decision_tag(key))
@@ -241,21 +234,25 @@ async def judge_checkpoint_branch(so_far: PassSoFar, branch: BranchName) -> Rete
     workflow = await so_far.ask(written if workflow_segment(written) == segment else segment)
     checkpoint = read_checkpoint(head)
     age = so_far.age_of(execution_time(branch) if checkpoint is None else checkpoint.taken_at)
-    return judge_checkpoint(standing_of(workflow), age, so_far.times, decided=decision is not None)
+    return retention.judge_checkpoint(
+        retention.standing_of(workflow), age, so_far.times, decided=decision is not None
+    )
 
 
-async def judge_held_run(so_far: PassSoFar, key: RunKey, base: CommitId | None) -> Retention:
+async def judge_held_run(
+    so_far: PassSoFar, key: RunKey, base: CommitId | None
+) -> retention.Retention:
     """What may become of a run that was not published, as far as this pass knows."""
     workflow = await so_far.ask(workflow_of_run(key))
-    standing = standing_of(workflow)
-    if standing is WorkflowStanding.LIVE:
-        return judge_run(standing, None, so_far.times, decided=False)
+    standing = retention.standing_of(workflow)
+    if standing is retention.WorkflowStanding.LIVE:
+        return retention.judge_run(standing, None, so_far.times, decided=False)
     head: CommitRecord | None = None
-    with suppress(BranchMissingError):  # its finish has published and removed it
+    with suppress(errors.BranchMissingError):  # its finish has published and removed it
         head = await so_far.tools.branches.head(so_far.repository, run_branch(key))
     age = await _age_of_run(so_far, workflow, head, base)
     decided = head is not None and await _is_decided(so_far, key, head.commit)
-    return judge_run(standing, age, so_far.times, decided=decided)
+    return retention.judge_run(standing, age, so_far.times, decided=decided)
 
 
 async def _is_decided(so_far: PassSoFar, key: RunKey, head: CommitId) -> bool:

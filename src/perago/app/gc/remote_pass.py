@@ -16,17 +16,8 @@ from datetime import timedelta
 from functools import partial
 from typing import final
 
-from perago.app.gc.judging import (
-    NOT_OURS,
-    Judged,
-    PassSoFar,
-    is_own_commit,
-    judge_checkpoint_branch,
-    judge_held_run,
-    owner_by_commit,
-    scheduled_of,
-    workflow_in,
-)
+from perago.app.gc import judging
+from perago.domain import names, retention
 from perago.domain.attempt import WorkflowSnapshot
 from perago.domain.checkpoints import CHECKPOINT_BRANCH_PREFIX
 from perago.domain.commit_metadata import LOGICAL_EXECUTION_KEY, STAGING_BRANCH
@@ -37,33 +28,6 @@ from perago.domain.logical_execution import (
     decision_tag,
     parse_attempt_mark,
     workflow_of_tag,
-)
-from perago.domain.names import (
-    ATTEMPT_MARK_PREFIX,
-    CANARY_BRANCH_PREFIX,
-    DECISION_TAG_PREFIX,
-    RELOCATED_TAG_PREFIX,
-    RUN_BRANCH_PREFIX,
-    STAGING_BRANCH_PREFIX,
-    execution_time,
-    owner_by_name,
-    staging_of,
-    workflow_segment,
-)
-from perago.domain.retention import (
-    AttemptStanding,
-    Keep,
-    Remove,
-    Retention,
-    StagingBranchFacts,
-    WorkflowStanding,
-    judge_attempt_mark,
-    judge_canary_branch,
-    judge_decision,
-    judge_relocated_tag,
-    judge_staging_branch,
-    standing_of,
-    standing_of_attempt,
 )
 from perago.domain.run import BASE_TAG_PREFIX, RunKey, base_tag, key_of_run, run_branch
 from perago.ports.asking import until_answered
@@ -90,21 +54,21 @@ class Owner:
     marks: list[TagRecord] = field(default_factory=list[TagRecord])
 
     @property
-    def standing(self) -> WorkflowStanding:
+    def standing(self) -> retention.WorkflowStanding:
         """Whether it lives."""
-        return standing_of(self.workflow)
+        return retention.standing_of(self.workflow)
 
 
 @final
 @dataclass(slots=True)
-class RemotePass(PassSoFar):
+class RemotePass(judging.PassSoFar):
     """One repository, once."""
 
     _owners: dict[str, Owner] = field(default_factory=dict[str, Owner])
     _unattributed: list[BranchName] = field(default_factory=list[BranchName])
     _listed: set[str] = field(default_factory=set[str])
 
-    async def run(self) -> list[Judged]:
+    async def run(self) -> list[judging.Judged]:
         """Workflow by workflow, then what belongs to none.
 
         What cannot be listed is told and left; only a repository that is not there is raised.
@@ -130,29 +94,29 @@ class RemotePass(PassSoFar):
         return self._owners.setdefault(segment, Owner(segment))
 
     async def _list_decisions(self) -> None:
-        async for tag in self.tags(DECISION_TAG_PREFIX):
+        async for tag in self.tags(names.DECISION_TAG_PREFIX):
             self._listed.add(tag.name)
             segment = workflow_of_tag(tag.name)
             if segment is None:
-                self.kept(DECISION, tag.name, NOT_OURS)
+                self.kept(DECISION, tag.name, judging.NOT_OURS)
             else:
                 self._owner(segment).decisions.append(tag)
 
     async def _list_marks(self) -> None:
-        async for tag in self.tags(ATTEMPT_MARK_PREFIX):
+        async for tag in self.tags(names.ATTEMPT_MARK_PREFIX):
             segment = workflow_of_tag(tag.name)
             if segment is None or parse_attempt_mark(tag.name) is None:
-                self.kept(MARK, tag.name, NOT_OURS)
+                self.kept(MARK, tag.name, judging.NOT_OURS)
             else:
                 self._owner(segment).marks.append(tag)
 
     async def _list_branches(self) -> None:
-        async for branch in self.branches(STAGING_BRANCH_PREFIX):
-            named = owner_by_name(branch)
+        async for branch in self.branches(names.STAGING_BRANCH_PREFIX):
+            named = names.owner_by_name(branch)
             if named is None:
                 self._unattributed.append(branch)
             else:
-                owner = self._owner(workflow_segment(named.workflow_id))
+                owner = self._owner(names.workflow_segment(named.workflow_id))
                 owner.branches[branch] = named.task_id
 
     async def _workflow(self, owner: Owner) -> None:
@@ -179,8 +143,8 @@ class RemotePass(PassSoFar):
         workflow = await self.ask(owner.segment)
         if workflow is None and owner.decisions and _HASH.fullmatch(owner.segment):
             commit = owner.decisions[0].commit
-            written = workflow_in(await self.tools.commits.read(self.repository, commit))
-            if workflow_segment(written) == owner.segment:
+            written = judging.workflow_in(await self.tools.commits.read(self.repository, commit))
+            if names.workflow_segment(written) == owner.segment:
                 return await self.ask(written)
         return workflow
 
@@ -188,7 +152,7 @@ class RemotePass(PassSoFar):
         if not owner.decisions:
             return
         age = await self._age(owner, owner.marks, owner.decisions)
-        verdict = judge_decision(owner.standing, age, self.times)
+        verdict = retention.judge_decision(owner.standing, age, self.times)
         for tag in owner.decisions:
             await self.settle_tag(DECISION, tag.name, verdict)
 
@@ -199,9 +163,9 @@ class RemotePass(PassSoFar):
 
         If Conductor does not say, the newest tag does; commits are read until one is young enough.
         """
-        if owner.standing is WorkflowStanding.LIVE:
+        if owner.standing is retention.WorkflowStanding.LIVE:
             return timedelta(0)
-        ages = [self.since(scheduled_of(tag.name) / 1000) for tag in marks]
+        ages = [self.since(judging.scheduled_of(tag.name) / 1000) for tag in marks]
         if owner.workflow and owner.workflow.ended_at:
             return min((self.since(owner.workflow.ended_at / 1000), *ages))
         for tag in decisions:
@@ -216,26 +180,30 @@ class RemotePass(PassSoFar):
         if not owner.marks:
             return
         age = await self._age(owner, owner.marks)
-        verdict = judge_attempt_mark(owner.standing, age, self.times, decisions_left=False)
-        if isinstance(verdict, Remove):
+        verdict = retention.judge_attempt_mark(
+            owner.standing, age, self.times, decisions_left=False
+        )
+        if isinstance(verdict, retention.Remove):
             verdict = await self._judge_marks_again(owner)
         # The newest first, and none after one that stays: a mark says what the older ones mean.
-        for tag in sorted(owner.marks, key=lambda tag: scheduled_of(tag.name), reverse=True):
+        for tag in sorted(
+            owner.marks, key=lambda tag: judging.scheduled_of(tag.name), reverse=True
+        ):
             await self.settle_tag(MARK, tag.name, verdict)
             if self.judged[-1].error is not None:
-                verdict = Keep("a newer mark of its workflow could not be removed")
+                verdict = retention.Keep("a newer mark of its workflow could not be removed")
 
-    async def _judge_marks_again(self, owner: Owner) -> Retention:
+    async def _judge_marks_again(self, owner: Owner) -> retention.Retention:
         """By what is there now: a reset since the listing needs the marks that were listed."""
-        tags = self.tags(f"{ATTEMPT_MARK_PREFIX}{owner.segment}-")
+        tags = self.tags(f"{names.ATTEMPT_MARK_PREFIX}{owner.segment}-")
         marks = [tag async for tag in tags if workflow_of_tag(tag.name) == owner.segment]
         age = await self._age(owner, marks)
         held = await self._has_decisions(owner)
-        return judge_attempt_mark(owner.standing, age, self.times, decisions_left=held)
+        return retention.judge_attempt_mark(owner.standing, age, self.times, decisions_left=held)
 
     async def _has_decisions(self, owner: Owner) -> bool:
         """Whether a decision of the workflow is there now, or would be after a real pass."""
-        async for tag in self.tags(f"{DECISION_TAG_PREFIX}{owner.segment}-"):
+        async for tag in self.tags(f"{names.DECISION_TAG_PREFIX}{owner.segment}-"):
             mine = workflow_of_tag(tag.name) == owner.segment
             if mine and not (self.dry_run and tag.name in self.gone):
                 return True
@@ -244,10 +212,15 @@ class RemotePass(PassSoFar):
     async def _judge_by_name(self, branch: BranchName, owner: Owner) -> None:
         """A branch whose name tells its owner; that of a living attempt is not even read."""
         task_id = owner.branches[branch]
-        attempt = standing_of_attempt(owner.workflow, task_id)
-        if owner.standing is WorkflowStanding.LIVE and attempt is AttemptStanding.LIVE:
-            facts = StagingBranchFacts(None, attempt, owner.standing)
-            await self.settle_branch(STAGING, branch, judge_staging_branch(facts, self.times))
+        attempt = retention.standing_of_attempt(owner.workflow, task_id)
+        if (
+            owner.standing is retention.WorkflowStanding.LIVE
+            and attempt is retention.AttemptStanding.LIVE
+        ):
+            facts = retention.StagingBranchFacts(None, attempt, owner.standing)
+            await self.settle_branch(
+                STAGING, branch, retention.judge_staging_branch(facts, self.times)
+            )
             return
         head = await self.tools.branches.head(self.repository, branch)
         await self._judge_branch(branch, head, owner, task_id)
@@ -255,40 +228,44 @@ class RemotePass(PassSoFar):
     async def _judge_by_commit(self, branch: BranchName) -> None:
         """A branch whose name tells no owner: its own commit may."""
         head = await self.tools.branches.head(self.repository, branch)
-        written = owner_by_commit(branch, head)
+        written = judging.owner_by_commit(branch, head)
         if written is None:
             await self._judge_branch(branch, head, Owner(""), "")
             return
         workflow = await self.ask(written.workflow_id)
-        owner = Owner(workflow_segment(written.workflow_id), workflow)
+        owner = Owner(names.workflow_segment(written.workflow_id), workflow)
         await self._judge_branch(branch, head, owner, written.task_id)
 
     async def _judge_branch(
         self, branch: BranchName, head: CommitRecord, owner: Owner, task_id: str
     ) -> None:
-        attempt = standing_of_attempt(owner.workflow, task_id)
-        own = is_own_commit(branch, head)
+        attempt = retention.standing_of_attempt(owner.workflow, task_id)
+        own = judging.is_own_commit(branch, head)
         key = head.metadata.get(LOGICAL_EXECUTION_KEY) if own else None
-        began = execution_time(staging_of(branch))
-        facts = StagingBranchFacts(
+        began = names.execution_time(names.staging_of(branch))
+        facts = retention.StagingBranchFacts(
             age=self.since(head.created_at) if own else self.age_of(began),
             attempt=attempt,
             workflow=owner.standing,
             outcome_unknown=await self._outcome_is_unknown(owner, attempt, task_id),
             undecided=bool(key),
         )
-        verdict = judge_staging_branch(facts, self.times)
-        if isinstance(verdict, Remove) and await self._is_decided(head, key, owner):
+        verdict = retention.judge_staging_branch(facts, self.times)
+        if isinstance(verdict, retention.Remove) and await self._is_decided(head, key, owner):
             facts = replace(facts, decision_points_at_it=True)
-            verdict = judge_staging_branch(facts, self.times)
+            verdict = retention.judge_staging_branch(facts, self.times)
         await self.settle(STAGING, branch, verdict, lambda: self._delete_staging(branch, owner))
 
     async def _outcome_is_unknown(
-        self, owner: Owner, attempt: AttemptStanding, task_id: str
+        self, owner: Owner, attempt: retention.AttemptStanding, task_id: str
     ) -> bool:
         """Whether the attempt ended without knowing if its publication happened."""
-        over = attempt in {AttemptStanding.TERMINAL, AttemptStanding.REPLACED}
-        if owner.workflow is None or owner.standing is not WorkflowStanding.LIVE or not over:
+        over = attempt in {retention.AttemptStanding.TERMINAL, retention.AttemptStanding.REPLACED}
+        if (
+            owner.workflow is None
+            or owner.standing is not retention.WorkflowStanding.LIVE
+            or not over
+        ):
             return False  # the answer would keep nothing, so Conductor is not asked
         record = await self.tools.queue.read_attempt(owner.workflow.workflow_id, task_id)
         return record is not None and (record.reason or "").startswith(OUTCOME_UNKNOWN)
@@ -331,9 +308,11 @@ class RemotePass(PassSoFar):
         return await until_answered(self.tools.clock, lambda: self._put_back(branch, owner))
 
     async def _put_back(self, branch: BranchName, owner: Owner) -> str | None:
-        if not owner.segment or branch != staging_of(branch):  # no decision is on a scratch branch
+        if not owner.segment or branch != names.staging_of(
+            branch
+        ):  # no decision is on a scratch branch
             return None
-        async for tag in self.tags(f"{DECISION_TAG_PREFIX}{owner.segment}-"):
+        async for tag in self.tags(f"{names.DECISION_TAG_PREFIX}{owner.segment}-"):
             if tag.name in self._listed and tag.name not in self.gone:
                 continue  # it was there before the branch was judged, and did not hold it
             record = await self.tools.commits.read(self.repository, tag.commit)
@@ -346,14 +325,18 @@ class RemotePass(PassSoFar):
         return None
 
     async def _relocated(self) -> None:
-        async for tag in self.tags(RELOCATED_TAG_PREFIX):
-            age = self.age_of(execution_time(tag.name))
-            await self.settle_tag("relocated tag", tag.name, judge_relocated_tag(age, self.times))
+        async for tag in self.tags(names.RELOCATED_TAG_PREFIX):
+            age = self.age_of(names.execution_time(tag.name))
+            await self.settle_tag(
+                "relocated tag", tag.name, retention.judge_relocated_tag(age, self.times)
+            )
 
     async def _canaries(self) -> None:
         """By the name alone: some have no commit of their own, and a check lasts seconds."""
-        async for branch in self.branches(CANARY_BRANCH_PREFIX):
-            verdict = judge_canary_branch(self.age_of(execution_time(branch)), self.times)
+        async for branch in self.branches(names.CANARY_BRANCH_PREFIX):
+            verdict = retention.judge_canary_branch(
+                self.age_of(names.execution_time(branch)), self.times
+            )
             await self.settle_branch("canary branch", branch, verdict)
 
     async def _checkpoints(self) -> None:
@@ -361,15 +344,15 @@ class RemotePass(PassSoFar):
             await self.work_on("checkpoint", [branch], partial(self._checkpoint, branch))
 
     async def _checkpoint(self, branch: BranchName) -> None:
-        verdict = await judge_checkpoint_branch(self, branch)
+        verdict = await judging.judge_checkpoint_branch(self, branch)
         await self.settle_branch("checkpoint", branch, verdict)
 
     async def _runs(self) -> None:
-        branches = [branch async for branch in self.branches(RUN_BRANCH_PREFIX)]
+        branches = [branch async for branch in self.branches(names.RUN_BRANCH_PREFIX)]
         bases = {tag.name: tag.commit async for tag in self.tags(BASE_TAG_PREFIX)}
         for name in (*branches, *bases):
             if key_of_run(name) is None:
-                self.kept("run", name, NOT_OURS)
+                self.kept("run", name, judging.NOT_OURS)
         for key in sorted({key for name in (*branches, *bases) if (key := key_of_run(name))}):
             work = partial(self._run, key, branches, bases)
             await self.work_on("run", [run_branch(key)], work)
@@ -379,10 +362,10 @@ class RemotePass(PassSoFar):
     ) -> None:
         """A run branch and then its base tag, because a branch without its base tells nothing."""
         branch, tag = run_branch(key), base_tag(key)
-        verdict = await judge_held_run(self, key, bases.get(tag))
+        verdict = await judging.judge_held_run(self, key, bases.get(tag))
         if branch in branches:
             await self.settle_branch("run", branch, verdict)
-            if isinstance(verdict, Remove) and branch not in self.gone:
-                verdict = Keep("its run branch could not be removed")
+            if isinstance(verdict, retention.Remove) and branch not in self.gone:
+                verdict = retention.Keep("its run branch could not be removed")
         if tag in bases:
             await self.settle_tag("base of a run", tag, verdict)

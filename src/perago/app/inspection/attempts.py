@@ -14,21 +14,10 @@ from typing import TypeVar
 
 from perago.app.inspection.attribution import Attribution, Found
 from perago.domain import attempt_history as known
+from perago.domain import names
 from perago.domain.checkpoints import CHECKPOINT_BRANCH_PREFIX
 from perago.domain.commit_metadata import LOGICAL_TASK_KEY, PHASE, STAGING_BRANCH, run_inside
 from perago.domain.lakefs import BranchName, CommitRecord, RepositoryId
-from perago.domain.names import (
-    ATTEMPT_MARK_PREFIX,
-    DECISION_TAG_PREFIX,
-    RELOCATED_TAG_PREFIX,
-    RUN_BRANCH_PREFIX,
-    STAGING_BRANCH_PREFIX,
-    execution_time,
-    owner_by_name,
-    staging_branches_of_workflow,
-    staging_of,
-    workflow_segment,
-)
 from perago.ports.asking import pages
 from perago.ports.conductor import WorkflowRecord, Workflows
 from perago.ports.errors import MissingError, ServiceError
@@ -109,7 +98,7 @@ class _Gathering:
             await self._read_workflow(asked)
         for repository, branches in (await self._targets()).items():
             # Run branches last: one that is gone is behind the commit of its run on another.
-            in_order = sorted(branches, key=lambda each: each.startswith(RUN_BRANCH_PREFIX))
+            in_order = sorted(branches, key=lambda each: each.startswith(names.RUN_BRANCH_PREFIX))
             try:
                 for branch in in_order:
                     await self._read_branch(repository, branch)
@@ -227,8 +216,12 @@ class _Gathering:
     async def _list(self, repository: RepositoryId) -> None:
         """Branches and tags, of the one workflow or of all."""
         asked = self.question.workflow_id
-        named = "" if asked is None else f"{workflow_segment(asked)}-"
-        staging = STAGING_BRANCH_PREFIX if asked is None else staging_branches_of_workflow(asked)
+        named = "" if asked is None else f"{names.workflow_segment(asked)}-"
+        staging = (
+            names.STAGING_BRANCH_PREFIX
+            if asked is None
+            else names.staging_branches_of_workflow(asked)
+        )
         found = self.found
         for prefix, branches in (
             (staging, found.staging),
@@ -236,9 +229,9 @@ class _Gathering:
         ):
             await self._listed(f"branches {prefix}*", branches, self._branches(repository, prefix))
         for prefix, tags in (
-            (f"{DECISION_TAG_PREFIX}{named}", found.decisions),
-            (f"{ATTEMPT_MARK_PREFIX}{named}", found.marks),
-            (RELOCATED_TAG_PREFIX, found.replaced),
+            (f"{names.DECISION_TAG_PREFIX}{named}", found.decisions),
+            (f"{names.ATTEMPT_MARK_PREFIX}{named}", found.marks),
+            (names.RELOCATED_TAG_PREFIX, found.replaced),
         ):
             await self._listed(f"tags {prefix}*", tags, self._tags(repository, prefix))
 
@@ -276,7 +269,10 @@ class _Gathering:
                 if PHASE in record.metadata and workflow and is_young:
                     found[workflow] = max(found.get(workflow, 0), record.created_at)
         for left in self.found.staging:
-            owner, began = owner_by_name(left.branch), execution_time(staging_of(left.branch))
+            owner, began = (
+                names.owner_by_name(left.branch),
+                names.execution_time(names.staging_of(left.branch)),
+            )
             if owner and began and (oldest is None or began >= oldest):
                 seen = found.get(owner.workflow_id, 0)
                 found[owner.workflow_id] = max(seen, began.timestamp())

@@ -9,16 +9,9 @@ from dataclasses import dataclass, field
 
 from perago.app.gc.judging import is_own_commit
 from perago.domain import attempt_history as known
+from perago.domain import commit_metadata
 from perago.domain.attempt import AttemptRecord
 from perago.domain.checkpoints import key_of_checkpoint, workflow_of_key
-from perago.domain.commit_metadata import (
-    LOGICAL_EXECUTION_KEY,
-    LOGICAL_TASK_KEY,
-    RETRY_COUNT,
-    STAGING_BRANCH,
-    STAGING_COMMIT,
-    TASK_ID,
-)
 from perago.domain.lakefs import BranchName, CommitId, CommitRecord, RepositoryId
 from perago.domain.logical_execution import (
     Epoch,
@@ -127,17 +120,22 @@ class Attribution:
         Commits of other writers name no task, and other workflows were not asked for.
         """
         said = record.metadata
-        key, task_id = said.get(LOGICAL_TASK_KEY, ""), said.get(TASK_ID, "")
+        key, task_id = (
+            said.get(commit_metadata.LOGICAL_TASK_KEY, ""),
+            said.get(commit_metadata.TASK_ID, ""),
+        )
         if not task_id or key.partition("/")[0] not in self.found.records:
             return
-        self._attempt(key, task_id, _number(said.get(RETRY_COUNT, ""))).published(record)
-        owner = owner_by_name(BranchName(said.get(STAGING_BRANCH, "")))
-        staged = said.get(STAGING_COMMIT)
+        self._attempt(key, task_id, _number(said.get(commit_metadata.RETRY_COUNT, ""))).published(
+            record
+        )
+        owner = owner_by_name(BranchName(said.get(commit_metadata.STAGING_BRANCH, "")))
+        staged = said.get(commit_metadata.STAGING_COMMIT)
         if owner is not None and staged is not None:
             stager = self._attempt(key, owner.task_id, owner.retry_count)
             stager.saw(owner.execution_id)
             stager.staged = CommitId(staged)
-            stager.decided = stager.decided or LOGICAL_EXECUTION_KEY in said
+            stager.decided = stager.decided or commit_metadata.LOGICAL_EXECUTION_KEY in said
 
     async def _take_staging(self, left: known.LeftBranch, targets: set[CommitId]) -> None:
         """By the name of the branch; where Conductor's ids are no UUIDs, by its own commit."""
@@ -173,7 +171,7 @@ class Attribution:
     async def _take_decisions(self) -> None:
         """By what was published, by the chain in the name, by the commit."""
         published = {
-            record.metadata.get(LOGICAL_EXECUTION_KEY, ""): task
+            record.metadata.get(commit_metadata.LOGICAL_EXECUTION_KEY, ""): task
             for task in self.tasks.values()
             for record in task.publications
         }
@@ -247,10 +245,15 @@ class Attribution:
 
     def _attempt_of(self, record: CommitRecord) -> known.AttemptEvidence | None:
         """The attempt that a private commit names."""
-        key, task_id = record.metadata.get(LOGICAL_TASK_KEY, ""), record.metadata.get(TASK_ID, "")
+        key, task_id = (
+            record.metadata.get(commit_metadata.LOGICAL_TASK_KEY, ""),
+            record.metadata.get(commit_metadata.TASK_ID, ""),
+        )
         if not task_id or key.partition("/")[0] not in self.found.records:
             return None
-        return self._attempt(key, task_id, _number(record.metadata.get(RETRY_COUNT, "")))
+        return self._attempt(
+            key, task_id, _number(record.metadata.get(commit_metadata.RETRY_COUNT, ""))
+        )
 
     async def _read(self, repository: RepositoryId, commit: CommitId) -> CommitRecord | None:
         if self._reads >= READS_MAX:

@@ -11,18 +11,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 from perago.app.authoring.task_definition import TaskDefinition, build_taskdef, taskdef_differences
 from perago.app.connections import ConductorConnection
-from perago.app.inspection.doctor import (
-    Check,
-    Finding,
-    NotCheckedError,
-    Status,
-    Subject,
-    coded,
-    failure_of,
-    ok,
-    remedy_of,
-    version_numbers,
-)
+from perago.app.inspection import doctor
 from perago.app.inspection.doctor_host import old_workers_here
 from perago.app.inspection.doctor_lakefs import REPOSITORY, way_to
 from perago.app.runs.finish import served_tasks
@@ -65,12 +54,12 @@ COMMITS_READ = 100
 OLD_AGE_MAX = timedelta(days=1)
 
 
-async def address(subject: Subject) -> AsyncIterator[Finding]:
+async def address(subject: doctor.Subject) -> AsyncIterator[doctor.Finding]:
     """Whether a Conductor API answers, and whether it takes the key."""
     connection = subject.connections.conductor
     if connection is None:
         text = "Conductor is not configured: no worker can start"
-        yield coded(Status.WARNING, text, "PRG-C011", {})
+        yield doctor.coded(doctor.Status.WARNING, text, "PRG-C011", {})
         return
     async with subject.conductor() as conductor:
         try:
@@ -80,12 +69,12 @@ async def address(subject: Subject) -> AsyncIterator[Finding]:
             return
         await conductor.definitions.read(_NO_TASK)
     key = "without a key" if connection.auth_key is None else "with a key"
-    yield ok(f"{connection.url}, {key}, {way_to(connection)}")
+    yield doctor.ok(f"{connection.url}, {key}, {way_to(connection)}")
 
 
 async def _unreached(
-    subject: Subject, connection: ConductorConnection, error: UnavailableError
-) -> Finding:
+    subject: doctor.Subject, connection: ConductorConnection, error: UnavailableError
+) -> doctor.Finding:
     """Name the address where the API answers, if only its path is wrong."""
     parts = urlsplit(connection.url)
     for path in dict.fromkeys((f"{parts.path.rstrip('/')}/api", "/api")):
@@ -96,31 +85,31 @@ async def _unreached(
         except ServiceError:
             continue
         remedy = f"`export PERAGO_CONDUCTOR={quote(url)}`: there the API answers."
-        return Finding(Status.FAILURE, str(error), remedy, error.code)
-    return failure_of(error, {**subject.names, "URL": connection.url})
+        return doctor.Finding(doctor.Status.FAILURE, str(error), remedy, error.code)
+    return doctor.failure_of(error, {**subject.names, "URL": connection.url})
 
 
-async def version(subject: Subject) -> AsyncIterator[Finding]:
+async def version(subject: doctor.Subject) -> AsyncIterator[doctor.Finding]:
     """Whether this server is one that the tests have run on."""
     async with subject.conductor() as conductor:
         found = await conductor.queue.check()
     tested = ".".join(map(str, TESTED_VERSION))
-    numbers = version_numbers(found)
+    numbers = doctor.version_numbers(found)
     if numbers == TESTED_VERSION:
-        yield ok(f"{found}, as tested")
+        yield doctor.ok(f"{found}, as tested")
     elif numbers[:2] == TESTED_VERSION[:2]:
-        yield ok(f"{found}; tested: {tested}")
+        yield doctor.ok(f"{found}; tested: {tested}")
     else:
         newer = numbers > TESTED_VERSION
         text = f"{found} is {'newer' if newer else 'older'} than the tested {tested}"
         remedy = "`pip install --upgrade perago`: a newer release may have been tested with it."
-        yield Finding(Status.WARNING, text, remedy if newer else "")
+        yield doctor.Finding(doctor.Status.WARNING, text, remedy if newer else "")
 
 
-async def taskdefs(subject: Subject) -> AsyncIterator[Finding]:
+async def taskdefs(subject: doctor.Subject) -> AsyncIterator[doctor.Finding]:
     """Whether Conductor knows the tasks as the code declares them."""
     if not subject.tasks:
-        raise NotCheckedError(
+        raise doctor.NotCheckedError(
             "no task module was named", "`perago doctor MODULE` checks its tasks and who polls them"
         )
     missing, same = list[TaskDefinition](), list[str]()
@@ -133,20 +122,20 @@ async def taskdefs(subject: Subject) -> AsyncIterator[Finding]:
             differences = taskdef_differences(registered, build_taskdef(task))
             if differences:
                 text = f"{task.name} differs: {'; '.join(map(str, differences))}"
-                yield coded(Status.WARNING, text, "PRG-T019", subject.names)
+                yield doctor.coded(doctor.Status.WARNING, text, "PRG-T019", subject.names)
             else:
                 same.append(task.name)
     if missing:
         text = f"not registered: {', '.join(task.name for task in missing)}"
         # No worker starts without those of its modules. The built-in ones are for runs and joins.
         is_in_the_way = any(task in subject.tasks for task in missing)
-        status = Status.FAILURE if is_in_the_way else Status.WARNING
-        yield coded(status, text, "PRG-T019", subject.names)
+        status = doctor.Status.FAILURE if is_in_the_way else doctor.Status.WARNING
+        yield doctor.coded(status, text, "PRG-T019", subject.names)
     if same:
-        yield ok(f"as in the code: {', '.join(same)}")
+        yield doctor.ok(f"as in the code: {', '.join(same)}")
 
 
-async def leases(subject: Subject) -> AsyncIterator[Finding]:
+async def leases(subject: doctor.Subject) -> AsyncIterator[doctor.Finding]:
     """Whether a worker that is healthy can always keep its rows until they are published."""
     long: list[str] = []
     async with subject.conductor() as conductor:
@@ -160,14 +149,14 @@ async def leases(subject: Subject) -> AsyncIterator[Finding]:
                 long.append(f"{task.name} {lease} s")
                 continue
             text = f"{task.name} has {lease} s and needs {needed} s, {why}"
-            remedy = remedy_of("PRG-H003", subject.names)
+            remedy = doctor.remedy_of("PRG-H003", subject.names)
             declared = task.controls.response_timeout_seconds
             if declared < needed:
                 field_of = "TimeoutPolicy(response_seconds=...)"
                 remedy = f"{field_of} of {task.name} says {declared}: raise it. Then {remedy}"
-            yield Finding(Status.WARNING, text, remedy, "PRG-H003")
+            yield doctor.Finding(doctor.Status.WARNING, text, remedy, "PRG-H003")
     if long:
-        yield ok(f"long enough: {', '.join(long)}")
+        yield doctor.ok(f"long enough: {', '.join(long)}")
 
 
 def _lease_needed(task: TaskDefinition) -> tuple[int, str]:
@@ -177,7 +166,7 @@ def _lease_needed(task: TaskDefinition) -> tuple[int, str]:
     return budget.response_timeout_seconds, "the sum of its publish budget"
 
 
-async def forks(subject: Subject) -> AsyncIterator[Finding]:
+async def forks(subject: doctor.Subject) -> AsyncIterator[doctor.Finding]:
     """Whether a retry inside a registered fork may end its workflow."""
     retried = {task.name for task in subject.tasks if task.controls.retry.count}
     if not retried:
@@ -191,7 +180,7 @@ async def forks(subject: Subject) -> AsyncIterator[Finding]:
             workflow = str(definition.get("name"))
             text = f"workflow {workflow} retries {', '.join(names)} as SIMPLE branches of a fork"
             known = {**subject.names, "WORKFLOW": quote(workflow)}
-            yield coded(Status.WARNING, text, "PRG-H006", known)
+            yield doctor.coded(doctor.Status.WARNING, text, "PRG-H006", known)
 
 
 def _simple_branches(tasks: object) -> Iterator[str]:
@@ -251,7 +240,7 @@ class _Watched:
         return f"{text} ({', '.join(self.holders)})" if self.held else text
 
 
-async def polls(subject: Subject) -> AsyncIterator[Finding]:
+async def polls(subject: doctor.Subject) -> AsyncIterator[doctor.Finding]:
     """Who polls each task, how many rows wait, and whether a worker of 0.6.1 is among them."""
     if not subject.tasks:
         return
@@ -265,7 +254,7 @@ async def polls(subject: Subject) -> AsyncIterator[Finding]:
         yield await _old_workers(subject, old)
 
 
-async def _watch(subject: Subject) -> list[_Watched]:
+async def _watch(subject: doctor.Subject) -> list[_Watched]:
     """Look at the polls of every task several times, and at its rows once."""
     watched = [_Watched(task.name) for task in subject.tasks]
     async with subject.conductor() as conductor:
@@ -281,38 +270,43 @@ async def _watch(subject: Subject) -> list[_Watched]:
     return watched
 
 
-def _of_task(watched: _Watched, subject: Subject) -> Sequence[Finding]:
+def _of_task(watched: _Watched, subject: doctor.Subject) -> Sequence[doctor.Finding]:
     """One finding for each queue of a task; a task without any queue has one all the same."""
     queues = sorted({*watched.polls, *watched.waiting} or {None}, key=str)
     found = [_of_queue(watched, domain, subject) for domain in queues]
     return [each for each in found if each] or [_unpolled(watched, None, subject)]
 
 
-def _of_queue(watched: _Watched, domain: str | None, subject: Subject) -> Finding | None:
+def _of_queue(
+    watched: _Watched, domain: str | None, subject: doctor.Subject
+) -> doctor.Finding | None:
     """Whether a worker polls one queue; nothing of a domain that is not used any more."""
     waiting, known = watched.waiting.get(domain, 0), watched.polls.get(domain, {})
     last, now = max(known.values(), default=None), subject.clock.now()
     is_young = last is not None and abs(now - last) < timedelta(seconds=POLLED_SECONDS)
     if is_young or domain in watched.active.values():
         text = f"polled by {_last_asked(known, subject.clock)}; {watched.rows(domain)}"
-        return ok(f"{watched.name_of(domain)}: {text}")
+        return doctor.ok(f"{watched.name_of(domain)}: {text}")
     return None if domain is not None and not waiting else _unpolled(watched, domain, subject)
 
 
-def _unpolled(watched: _Watched, domain: str | None, subject: Subject) -> Finding:
+def _unpolled(watched: _Watched, domain: str | None, subject: doctor.Subject) -> doctor.Finding:
     said = _last_asked(watched.polls.get(domain, {}), subject.clock)
     text = f"no worker polls it (last: {said or 'never'}); {watched.rows(domain)}"
     elsewhere = {*watched.active.values()} - {domain}
     if elsewhere:
         named = sorted(f"with domain {each}" if each else "without a domain" for each in elsewhere)
         text += f"; workers poll {', '.join(named)}"
-    remedy, start = remedy_of("PRG-H001", subject.names), filled("start MODULE", subject.names)
+    remedy, start = (
+        doctor.remedy_of("PRG-H001", subject.names),
+        filled("start MODULE", subject.names),
+    )
     if domain is not None:
         remedy = remedy.replace(start, f"{start} --domain {quote(domain)}")
     # Its holders may be busy, and each row that ends frees a slot.
     is_stuck = watched.waiting.get(domain, 0) and not watched.held
-    status = Status.FAILURE if is_stuck else Status.WARNING
-    return Finding(status, f"{watched.name_of(domain)}: {text}", remedy, "PRG-H001")
+    status = doctor.Status.FAILURE if is_stuck else doctor.Status.WARNING
+    return doctor.Finding(status, f"{watched.name_of(domain)}: {text}", remedy, "PRG-H001")
 
 
 def _last_asked(known: Mapping[str, datetime], clock: Clock) -> str:
@@ -321,18 +315,18 @@ def _last_asked(known: Mapping[str, datetime], clock: Clock) -> str:
     return ", ".join(f"{worker} {max(age, 0):.0f} s ago" for worker, age in ages.items())
 
 
-async def _old_workers(subject: Subject, names: Sequence[str]) -> Finding:
+async def _old_workers(subject: doctor.Subject, names: Sequence[str]) -> doctor.Finding:
     prefixes = [each.removesuffix(OLD_SUFFIX) for each in names]
     here = await subject.concurrency.blocking(lambda: old_workers_here(prefixes))
     text = f"{', '.join(names)} of 0.6.1 polls the same tasks, and relocates branches unchecked"
-    remedy = remedy_of("PRG-H002", subject.names)
+    remedy = doctor.remedy_of("PRG-H002", subject.names)
     if here:
         numbers = " ".join(map(str, here))
         remedy = f"`kill {numbers}` lets its attempts end, and stops it on this machine."
-    return Finding(Status.FAILURE, text, remedy, "PRG-H002")
+    return doctor.Finding(doctor.Status.FAILURE, text, remedy, "PRG-H002")
 
 
-async def old_publications(subject: Subject) -> AsyncIterator[Finding]:
+async def old_publications(subject: doctor.Subject) -> AsyncIterator[doctor.Finding]:
     """Whether a worker of 0.6.1 published lately, whatever tasks it polls."""
     if subject.repository is None or subject.connections.lakefs is None:
         return
@@ -350,16 +344,16 @@ async def old_publications(subject: Subject) -> AsyncIterator[Finding]:
     ]
     if old:
         text = f"{len(old)} commits of the last day on {branch} are of 0.6.1, the newest {old[0]}"
-        yield coded(Status.WARNING, text, "PRG-H002", subject.names)
+        yield doctor.coded(doctor.Status.WARNING, text, "PRG-H002", subject.names)
 
 
 CONDUCTOR_CHECKS = (
-    Check(ADDRESS, address, server="conductor"),
-    Check(VERSION, version, (ADDRESS,), server="conductor"),
-    Check(TASKDEFS, taskdefs, (ADDRESS,), server="conductor"),
-    Check(LEASES, leases, (ADDRESS,), server="conductor"),
-    Check(FORKS, forks, (ADDRESS,), server="conductor"),
+    doctor.Check(ADDRESS, address, server="conductor"),
+    doctor.Check(VERSION, version, (ADDRESS,), server="conductor"),
+    doctor.Check(TASKDEFS, taskdefs, (ADDRESS,), server="conductor"),
+    doctor.Check(LEASES, leases, (ADDRESS,), server="conductor"),
+    doctor.Check(FORKS, forks, (ADDRESS,), server="conductor"),
     # Each of the looks asks for every task, so many tasks take longer than the usual 10 s.
-    Check(POLLS, polls, (ADDRESS,), seconds=30.0, server="conductor"),
-    Check(POLLS, old_publications, (REPOSITORY,), server="lakefs"),
+    doctor.Check(POLLS, polls, (ADDRESS,), seconds=30.0, server="conductor"),
+    doctor.Check(POLLS, old_publications, (REPOSITORY,), server="lakefs"),
 )

@@ -17,28 +17,13 @@ from perago.app.fence.trust import (
     ProtectedMerge,
     verify_fence,
 )
-from perago.app.inspection.doctor import (
-    Finding,
-    NotCheckedError,
-    Status,
-    Subject,
-    coded,
-    failure_of,
-    ok,
-    remedy_of,
-    version_numbers,
-)
+from perago.app.inspection import doctor
 from perago.domain.attempt_history import CommitRole, commit_role
 from perago.domain.commit_metadata import LOGICAL_TASK_KEY
 from perago.domain.errors import PublicationRefusedError
 from perago.domain.fence import FENCE_VERSION, FenceState
 from perago.domain.lakefs import BranchName, CommitId, CommitRecord, RepositoryId
-from perago.domain.policy import (
-    PolicyRefusal,
-    PolicySetting,
-    asked_shapes,
-    choose_level,
-)
+from perago.domain.policy import PolicyRefusal, PolicySetting, asked_shapes, choose_level
 from perago.ports.errors import AccessDeniedError, ServiceError, UnavailableError
 from perago.ports.installations import ConductorInstallation, LakeFSInstallation, Server
 
@@ -92,11 +77,11 @@ class Target:
         return f"{self.repository} {self.branch}"
 
 
-async def target_of(subject: Subject, lakefs: LakeFSInstallation) -> Target:
+async def target_of(subject: doctor.Subject, lakefs: LakeFSInstallation) -> Target:
     """The branch that was named, or the default branch of the repository."""
     repository = subject.repository
     if repository is None:
-        raise NotCheckedError("no --repo was given")
+        raise doctor.NotCheckedError("no --repo was given")
     branch = subject.branch or (await lakefs.repositories.read(repository)).default_branch
     return Target(repository, branch, (await lakefs.branches.head(repository, branch)).commit)
 
@@ -104,30 +89,30 @@ async def target_of(subject: Subject, lakefs: LakeFSInstallation) -> Target:
 def server_of(installation: LakeFSInstallation | ConductorInstallation) -> Server:
     """The port that asks for the server itself."""
     if installation.server is None:
-        raise NotCheckedError("the adapter does not ask servers for it")
+        raise doctor.NotCheckedError("the adapter does not ask servers for it")
     return installation.server
 
 
-async def address(subject: Subject) -> AsyncIterator[Finding]:
+async def address(subject: doctor.Subject) -> AsyncIterator[doctor.Finding]:
     """Whether a lakeFS API answers there, and on which way; needs no key."""
     connection = subject.lakefs_connection
     try:
         await _greet(subject, connection)
-        yield ok(f"{connection.url} answers, {way_to(connection)}")
+        yield doctor.ok(f"{connection.url} answers, {way_to(connection)}")
     except UnavailableError as error:
         evidence = f"{error}; asked {way_to(connection)}"
         remedy = UNTRUSTED_REMEDY
         if UNTRUSTED not in str(error):
             remedy = await _remedy_of_silence(subject, connection)
-        yield Finding(Status.FAILURE, evidence, remedy, error.code)
+        yield doctor.Finding(doctor.Status.FAILURE, evidence, remedy, error.code)
 
 
-async def _greet(subject: Subject, connection: LakeFSConnection) -> None:
+async def _greet(subject: doctor.Subject, connection: LakeFSConnection) -> None:
     async with subject.lakefs(connection) as lakefs:
         await server_of(lakefs).greet()
 
 
-async def _remedy_of_silence(subject: Subject, connection: LakeFSConnection) -> str:
+async def _remedy_of_silence(subject: doctor.Subject, connection: LakeFSConnection) -> str:
     """A command that was tried: without the proxy, or at another path, lakeFS does answer."""
     if connection.proxies(connection.url):
         with suppress(ServiceError):
@@ -139,10 +124,10 @@ async def _remedy_of_silence(subject: Subject, connection: LakeFSConnection) -> 
         with suppress(ServiceError):
             await _greet(subject, replace(connection, url=root))
             return f"`export PERAGO_LAKEFS={root}`: there lakeFS does answer"
-    return remedy_of("PRG-L008", {"URL": connection.url})
+    return doctor.remedy_of("PRG-L008", {"URL": connection.url})
 
 
-def _no_proxy(subject: Subject) -> str:
+def _no_proxy(subject: doctor.Subject) -> str:
     """The spelling that is set: of both, the lower case one wins."""
     rows = (row for row in subject.settings.shown() if row.name == "NO_PROXY")
     return "no_proxy" if any(row.origin.endswith(": no_proxy") for row in rows) else "NO_PROXY"
@@ -171,35 +156,35 @@ def way_to(connection: LakeFSConnection | ConductorConnection) -> str:
     return f"{way}, over TLS that trusts the CAs of this machine{file}"
 
 
-async def key(subject: Subject) -> AsyncIterator[Finding]:
+async def key(subject: doctor.Subject) -> AsyncIterator[doctor.Finding]:
     """Whether lakeFS knows the key, and which version it is."""
     async with subject.lakefs() as lakefs:
         try:
             facts = await server_of(lakefs).facts()
         except AccessDeniedError as error:
-            yield Finding(Status.FAILURE, str(error), KEY_REMEDY, error.code)
+            yield doctor.Finding(doctor.Status.FAILURE, str(error), KEY_REMEDY, error.code)
             return
-    yield ok(f"it belongs to the user {facts.user}")
+    yield doctor.ok(f"it belongs to the user {facts.user}")
     yield replace(_version(subject, facts.version), check=VERSION)
 
 
-def _version(subject: Subject, found: str) -> Finding:
+def _version(subject: doctor.Subject, found: str) -> doctor.Finding:
     """Whether this release is the one that the tests have run on."""
     said = found or "nothing: the key may not ask (fs:ReadConfig)"
     if found == TESTED_VERSION:
-        return ok(f"{said}, as tested")
+        return doctor.ok(f"{said}, as tested")
     text = f"Perago is tested with {TESTED_VERSION}"
-    if found and not version_numbers(found):
+    if found and not doctor.version_numbers(found):
         # Who built it knows what it is, and no command would tell more: nothing to warn of.
-        return ok(f"{said}: a build from source that names no release; {text}")
+        return doctor.ok(f"{said}: a build from source that names no release; {text}")
     text = f"lakeFS says {said}; {text}"
-    if version_numbers(found) > version_numbers(TESTED_VERSION):
+    if doctor.version_numbers(found) > doctor.version_numbers(TESTED_VERSION):
         text += ", which is older: a release may change what hooks and merges do"
     remedy = ""
     if subject.repository is not None:
         target = f"{subject.repository} {subject.branch or 'main'}"
         remedy = f"`perago fence verify {target}` tries what publications need of it"
-    return Finding(Status.WARNING, text, remedy)
+    return doctor.Finding(doctor.Status.WARNING, text, remedy)
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,22 +202,22 @@ class _Reading:
         return max(0.0, abs(self.seconds) - self.doubt)
 
 
-async def clocks(subject: Subject) -> AsyncIterator[Finding]:
+async def clocks(subject: doctor.Subject) -> AsyncIterator[doctor.Finding]:
     """Whether this machine and both servers agree on the time."""
     readings = await _readings(subject)
     if not readings:
-        raise NotCheckedError("no server tells its time")
+        raise doctor.NotCheckedError("no server tells its time")
     wrong = [each.seconds for each in readings if each.off > SKEW_SECONDS_MIN]
     # Two servers that are off by the same are right, and this machine is wrong.
     is_ours = len(wrong) > 1 and max(wrong) - min(wrong) < SKEW_SECONDS_MIN
     for each in readings:
         text = f"the clock of {each.name} at {root_of(each.url)}"
         if each.off <= SKEW_SECONDS_MIN:
-            yield ok(f"{text} agrees with this machine, to {each.off + each.doubt:.1f} s")
+            yield doctor.ok(f"{text} agrees with this machine, to {each.off + each.doubt:.1f} s")
             continue
         direction = "ahead of" if each.seconds > 0 else "behind"
-        yield Finding(
-            Status.FAILURE if each.off > SKEW_SECONDS_MAX else Status.WARNING,
+        yield doctor.Finding(
+            doctor.Status.FAILURE if each.off > SKEW_SECONDS_MAX else doctor.Status.WARNING,
             f"{text} is {abs(each.seconds):.0f} s {direction} this machine",
             f"`{KEEP_TIME}` on {'this machine' if is_ours else f'the machine of {each.name}'}"
             " lets it keep its time",
@@ -240,7 +225,7 @@ async def clocks(subject: Subject) -> AsyncIterator[Finding]:
         )
 
 
-async def _readings(subject: Subject) -> list[_Reading]:
+async def _readings(subject: doctor.Subject) -> list[_Reading]:
     """What each server says that has a clock of its own; one in memory has none."""
     lakefs_at, conductor_at = subject.connections.lakefs, subject.connections.conductor
     found: list[_Reading | None] = []
@@ -256,7 +241,7 @@ async def _readings(subject: Subject) -> list[_Reading]:
     return [each for each in found if each is not None]
 
 
-async def _read(subject: Subject, name: str, url: str, server: Server) -> _Reading | None:
+async def _read(subject: doctor.Subject, name: str, url: str, server: Server) -> _Reading | None:
     before = subject.clock.now()
     said = await server.greet()
     after = subject.clock.now()
@@ -267,7 +252,7 @@ async def _read(subject: Subject, name: str, url: str, server: Server) -> _Readi
     return _Reading(name, url, ahead, doubt=0.5 + (after - before).total_seconds() / 2)
 
 
-def policies_of(subject: Subject) -> set[PolicySetting]:
+def policies_of(subject: doctor.Subject) -> set[PolicySetting]:
     """The policies that tasks ask for, or the setting alone."""
     setting = PolicySetting(subject.settings.publication_policy)
     wishes = {
@@ -276,12 +261,12 @@ def policies_of(subject: Subject) -> set[PolicySetting]:
     return {setting if wish is PolicySetting.AUTO else wish for wish in wishes} or {setting}
 
 
-async def repository(subject: Subject) -> AsyncIterator[Finding]:
+async def repository(subject: doctor.Subject) -> AsyncIterator[doctor.Finding]:
     """Whether there is such a branch, in a repository that takes writes."""
     async with subject.lakefs() as lakefs:
         if subject.repository is None:
             names = (await lakefs.repositories.list_page(amount=SHOWN_MAX)).names or ("REPO",)
-            raise NotCheckedError(
+            raise doctor.NotCheckedError(
                 "no --repo was given",
                 f"`perago doctor --repo {names[0]}` tries rights, fence and routes there",
             )
@@ -290,12 +275,12 @@ async def repository(subject: Subject) -> AsyncIterator[Finding]:
     text = f"{target} is at {target.head}, in {facts.storage_namespace}"
     if facts.read_only:
         read_only = f"{text}, read-only"
-        yield coded(Status.FAILURE, read_only, "PRG-L011", target.names)
+        yield doctor.coded(doctor.Status.FAILURE, read_only, "PRG-L011", target.names)
     else:
-        yield ok(text)
+        yield doctor.ok(text)
 
 
-async def fence(subject: Subject) -> AsyncIterator[Finding]:
+async def fence(subject: doctor.Subject) -> AsyncIterator[doctor.Finding]:
     """Whether the head has the fence, and lakeFS enforces it; tried on scratch branches."""
     async with subject.lakefs() as lakefs:
         target = await target_of(subject, lakefs)
@@ -305,7 +290,7 @@ async def fence(subject: Subject) -> AsyncIterator[Finding]:
         try:
             verdict = await verify_fence(tools, subject.clock, *at, if_protected_only=True)
         except (PublicationRefusedError, ServiceError) as error:
-            yield failure_of(error, target.names)
+            yield doctor.failure_of(error, target.names)
             return
     policies = policies_of(subject)
     yield _state_of(verdict, target, policies)
@@ -313,12 +298,14 @@ async def fence(subject: Subject) -> AsyncIterator[Finding]:
         yield finding
 
 
-def _state_of(verdict: FenceVerdict, target: Target, policies: set[PolicySetting]) -> Finding:
+def _state_of(
+    verdict: FenceVerdict, target: Target, policies: set[PolicySetting]
+) -> doctor.Finding:
     if verdict.state is FenceState.TRUSTED:
         text = f"{target} has version {verdict.version}; lakeFS refused a merge with a wrong head"
         if verdict.protected:
             text += f"; a merge into a branch that is protected alike: {verdict.protected_merge}"
-        return ok(text)
+        return doctor.ok(text)
     code, text = _STATES[verdict.state]
     levels = {
         each: choose_level(each, verdict.state, decision_found=False) for each in sorted(policies)
@@ -326,21 +313,21 @@ def _state_of(verdict: FenceVerdict, target: Target, policies: set[PolicySetting
     refused = [each for each, level in levels.items() if isinstance(level, PolicyRefusal)]
     allowed = [f"{each} publishes under {level}" for each, level in levels.items()]
     means = f"policy {', '.join(refused)} publishes nothing" if refused else "; ".join(allowed)
-    remedy = remedy_of(code, target.names)
+    remedy = doctor.remedy_of(code, target.names)
     if verdict.state is FenceState.DEAD:
         remedy = f"`export LAKEFS_ACTIONS_ENABLED=true` where lakeFS starts; {remedy}"
-    status = Status.FAILURE if refused else Status.WARNING
-    return Finding(status, f"{target} {text}: {means}", remedy, code)
+    status = doctor.Status.FAILURE if refused else doctor.Status.WARNING
+    return doctor.Finding(status, f"{target} {text}: {means}", remedy, code)
 
 
 def _weaknesses(
     verdict: FenceVerdict, target: Target, policies: set[PolicySetting]
-) -> Iterator[Finding]:
+) -> Iterator[doctor.Finding]:
     """What is wrong with a branch or its fence beside the state of the fence."""
     install = f"`perago fence install {target}"
     if verdict.protected_merge is ProtectedMerge.REFUSED:
-        yield Finding(
-            Status.FAILURE if verdict.protected else Status.WARNING,
+        yield doctor.Finding(
+            doctor.Status.FAILURE if verdict.protected else doctor.Status.WARNING,
             "lakeFS refused a merge into a protected branch, and publications are merges",
             f"`lakectl branch-protect list lakefs://{target.repository}` shows the rules; let the"
             f" one of {target.branch} allow merges",
@@ -348,24 +335,24 @@ def _weaknesses(
         )
     if 0 < verdict.version < FENCE_VERSION:
         text = f"version {verdict.version} of the fence lets people merge Perago's private branches"
-        yield Finding(Status.WARNING, text, f"{install}` replaces it")
+        yield doctor.Finding(doctor.Status.WARNING, text, f"{install}` replaces it")
     # Under `auto` the fence decides, and with it nothing is reset.
     relocates = any(
         all(shape.relocates for shape in asked_shapes(each).values()) for each in policies
     )
     if verdict.protected and relocates:
-        yield Finding(
-            Status.FAILURE,
+        yield doctor.Finding(
+            doctor.Status.FAILURE,
             f"{target} is protected, and head-parent replaces publications by hard resets",
             f"{install}` and `export PERAGO_PUBLICATION_POLICY=settled`: settled only merges",
             "PRG-F014",
         )
     if not verdict.protected and not relocates:
         text = f"{target} is not protected: {UNPROTECTED}"
-        yield Finding(Status.WARNING, text, f"{install} --protect` protects it")
+        yield doctor.Finding(doctor.Status.WARNING, text, f"{install} --protect` protects it")
 
 
-async def branch(subject: Subject) -> AsyncIterator[Finding]:
+async def branch(subject: doctor.Subject) -> AsyncIterator[doctor.Finding]:
     """What is on the target that stops a publication."""
     async with subject.lakefs() as lakefs:
         target = await target_of(subject, lakefs)
@@ -378,7 +365,7 @@ async def branch(subject: Subject) -> AsyncIterator[Finding]:
         paths = ", ".join(each.path for each in dirty.changes)
         more = " and more" if dirty.more else ""
         text = f"{target} has uncommitted objects: {paths}{more}"
-        yield coded(Status.FAILURE, text, "PRG-F013", target.names)
+        yield doctor.coded(doctor.Status.FAILURE, text, "PRG-F013", target.names)
     others = _above_the_last_publication(walk.commits)
     if others:
         shown = ", ".join(f"{each.commit[:12]} ({each.message})" for each in others[:SHOWN_MAX])
@@ -386,9 +373,9 @@ async def branch(subject: Subject) -> AsyncIterator[Finding]:
             f"{target} has moved past the last publication, by {len(others)} commits of other"
             f" writers: {shown}; workflows that began before cannot publish as settled"
         )
-        yield coded(Status.WARNING, text, "PRG-F002", target.names)
+        yield doctor.coded(doctor.Status.WARNING, text, "PRG-F002", target.names)
     if not dirty.changes and not others:
-        yield ok(f"{target} is clean, and the newest commit is expected")
+        yield doctor.ok(f"{target} is clean, and the newest commit is expected")
 
 
 def _above_the_last_publication(commits: tuple[CommitRecord, ...]) -> list[CommitRecord]:

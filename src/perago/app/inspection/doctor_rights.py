@@ -14,17 +14,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from perago.app.fence.trust import LOOKS_MAX, PAUSE_SECONDS, removed_afterwards
+from perago.app.inspection import doctor
 from perago.app.inspection import doctor_lakefs as of_lakefs
-from perago.app.inspection.doctor import (
-    ANSWER_SECONDS,
-    CHECK_SECONDS,
-    Check,
-    Finding,
-    Status,
-    Subject,
-    ok,
-    remedy_of,
-)
 from perago.app.inspection.doctor_lakefs import KEY, REPOSITORY, RIGHTS, Target
 from perago.domain.commit_metadata import EXPECTED_HEAD
 from perago.domain.errors import PublicationRefusedError
@@ -32,13 +23,7 @@ from perago.domain.lakefs import BranchName, CommitId, TagName
 from perago.domain.names import canary_branches, relocated_tag
 from perago.domain.outcome import Merged, NoAnswer, NotPublished, Relocated
 from perago.domain.settled import after_merge
-from perago.ports.errors import (
-    AccessDeniedError,
-    RequestRefusedError,
-    ServiceError,
-    UnavailableError,
-    is_away,
-)
+from perago.ports import errors
 from perago.ports.installations import LakeFSInstallation
 from perago.ports.lakefs import CommitRequest, MergeRequest
 from perago.ports.objects import FetchOrder, ObjectUpload
@@ -51,7 +36,7 @@ ROUTE_BYTES = 5 * 1024 * 1024
 # limit would end the check before lakeFS has named the cause; a longer one only lets a person wait.
 ROUTE_SECONDS = 60.0
 # lakeFS needs some seconds to enforce the protection rule that the check of the fence tries.
-FENCE_SECONDS = CHECK_SECONDS + LOOKS_MAX * PAUSE_SECONDS
+FENCE_SECONDS = doctor.CHECK_SECONDS + LOOKS_MAX * PAUSE_SECONDS
 # lakeFS names the address that its block store's library asked.
 _ADDRESS = re.compile(r"https?://[^/\s\"]+")
 
@@ -123,10 +108,12 @@ class _Trial:
         )
         answer = await self.lakefs.branches.merge(request)
         if isinstance(answer, NoAnswer):
-            raise UnavailableError(answer.text)
+            raise errors.UnavailableError(answer.text)
         if not isinstance(answer, Merged):
             after = after_merge(answer)
-            code = after.code if isinstance(after, NotPublished) else RequestRefusedError.code
+            code = (
+                after.code if isinstance(after, NotPublished) else errors.RequestRefusedError.code
+            )
             raise _denied_or(PublicationRefusedError(answer.text, code=code))
 
     async def _reset(self) -> None:
@@ -134,7 +121,7 @@ class _Trial:
         at = self.target.repository, self.merged, self.target.head
         answer = await self.lakefs.branches.relocate(*at)
         if not isinstance(answer, Relocated):
-            raise _denied_or(RequestRefusedError(answer.text))
+            raise _denied_or(errors.RequestRefusedError(answer.text))
 
     async def _delete(self) -> None:
         for name in (self.merged, self.written):
@@ -144,10 +131,10 @@ class _Trial:
 def _denied_or(error: Exception) -> Exception:
     """A refusal that is an answer, as one of the key if that is why."""
     is_denied = str(error).startswith(("status 401", "status 403"))
-    return AccessDeniedError(str(error)) if is_denied else error
+    return errors.AccessDeniedError(str(error)) if is_denied else error
 
 
-async def rights(subject: Subject) -> AsyncIterator[Finding]:
+async def rights(subject: doctor.Subject) -> AsyncIterator[doctor.Finding]:
     """Every right that an attempt takes, tried in turn."""
     async with subject.lakefs() as lakefs:
         target = await of_lakefs.target_of(subject, lakefs)
@@ -162,82 +149,84 @@ async def rights(subject: Subject) -> AsyncIterator[Finding]:
                     async for finding in _tried(subject, trial):
                         yield finding
                 finally:
-                    with suppress(ServiceError):
+                    with suppress(errors.ServiceError):
                         await lakefs.tags.delete(target.repository, tag)
 
 
-async def _tried(subject: Subject, trial: _Trial) -> AsyncIterator[Finding]:
+async def _tried(subject: doctor.Subject, trial: _Trial) -> AsyncIterator[doctor.Finding]:
     """What the key may, and may not."""
     target, may, is_denied = trial.target, list[str](), False
     for right in trial.steps():
         try:
             await right.use()
             may.append(right.words)
-        except AccessDeniedError as error:
+        except errors.AccessDeniedError as error:
             is_denied = True
             yield _denied(target, right, error)
-        except (PublicationRefusedError, ServiceError) as error:
+        except (PublicationRefusedError, errors.ServiceError) as error:
             # Without an earlier right the branch or object for this one is not there.
             if not is_denied:
                 yield _failed(subject, target, error)
                 return
-    yield ok(f"in {target.repository} the key may {', '.join(may) or 'nothing of this'}")
+    yield doctor.ok(f"in {target.repository} the key may {', '.join(may) or 'nothing of this'}")
 
 
-def _denied(target: Target, right: _Right, error: AccessDeniedError) -> Finding:
+def _denied(target: Target, right: _Right, error: errors.AccessDeniedError) -> doctor.Finding:
     text = f"in {target.repository} the key may not {right.words} ({right.action}): {error}"
     remedy = f"{of_lakefs.KEY_REMEDY}; or let the policies of its user allow it"
     if right.why:
-        return Finding(Status.WARNING, f"{text}; {right.why}", remedy, error.code)
-    return Finding(Status.FAILURE, text, remedy, error.code)
+        return doctor.Finding(doctor.Status.WARNING, f"{text}; {right.why}", remedy, error.code)
+    return doctor.Finding(doctor.Status.FAILURE, text, remedy, error.code)
 
 
-async def routes(subject: Subject) -> AsyncIterator[Finding]:
+async def routes(subject: doctor.Subject) -> AsyncIterator[doctor.Finding]:
     """Five MiB up and down on each route that this lakeFS has."""
     async with subject.lakefs() as lakefs:
         target = await of_lakefs.target_of(subject, lakefs)
         signs = (await of_lakefs.server_of(lakefs).facts()).signs
     try:
-        yield ok(await _moved(subject, target, "api"))
+        yield doctor.ok(await _moved(subject, target, "api"))
         through = True
-    except ServiceError as error:
+    except errors.ServiceError as error:
         yield _failed(subject, target, error)
         through = False
     if not signs or subject.settings.transfer_route == "api":
         return
     try:
-        yield ok(await _moved(subject, target, "presigned"))
-    except ServiceError as error:
+        yield doctor.ok(await _moved(subject, target, "presigned"))
+    except errors.ServiceError as error:
         yield _unreachable(subject, error, through=through)
 
 
 def _failed(
-    subject: Subject, target: Target, error: PublicationRefusedError | ServiceError
-) -> Finding:
+    subject: doctor.Subject, target: Target, error: PublicationRefusedError | errors.ServiceError
+) -> doctor.Finding:
     """A request through lakeFS; what its block store said is in the answer of lakeFS."""
     # What became of a request does not matter here, because its branch is removed.
-    code = UnavailableError.code if is_away(error) else error.code
-    remedy = remedy_of(code, {**target.names, "URL": subject.lakefs_connection.url})
+    code = errors.UnavailableError.code if errors.is_away(error) else error.code
+    remedy = doctor.remedy_of(code, {**target.names, "URL": subject.lakefs_connection.url})
     if store := _ADDRESS.search(str(error)):
         remedy = f"`curl -sS {store[0]}` shows whether the block store of lakeFS answers; start it"
-    return Finding(Status.FAILURE, str(error), remedy, code)
+    return doctor.Finding(doctor.Status.FAILURE, str(error), remedy, code)
 
 
-def _unreachable(subject: Subject, error: ServiceError, *, through: bool) -> Finding:
+def _unreachable(
+    subject: doctor.Subject, error: errors.ServiceError, *, through: bool
+) -> doctor.Finding:
     """The block store did not take it from this machine."""
     only_way = subject.settings.transfer_route == "presigned" or not through
-    remedy = remedy_of(error.code, {"URL": subject.lakefs_connection.url})
+    remedy = doctor.remedy_of(error.code, {"URL": subject.lakefs_connection.url})
     if through:
         remedy = "`export PERAGO_TRANSFER_ROUTE=api`: through lakeFS 5 MiB did move"
-    return Finding(
-        Status.FAILURE if only_way else Status.WARNING,
+    return doctor.Finding(
+        doctor.Status.FAILURE if only_way else doctor.Status.WARNING,
         f"by signed addresses of the block store: {error}",
         remedy,
         error.code,
     )
 
 
-async def _moved(subject: Subject, target: Target, route: str) -> str:
+async def _moved(subject: doctor.Subject, target: Target, route: str) -> str:
     """How long a file took on a route, both ways."""
     connection = replace(subject.lakefs_connection, route=route)
     monotonic, content = subject.clock.monotonic, secrets.token_bytes(ROUTE_BYTES)
@@ -265,12 +254,16 @@ async def _moved(subject: Subject, target: Target, route: str) -> str:
 # From what everything there needs to what one publication needs.
 LAKEFS_CHECKS = (
     # Three tries where the first one fails: as it is, without the proxy, without the path.
-    Check(of_lakefs.ADDRESS, of_lakefs.address, seconds=4 * ANSWER_SECONDS, server="lakefs"),
-    Check(KEY, of_lakefs.key, (of_lakefs.ADDRESS,), server="lakefs"),
-    Check(of_lakefs.CLOCKS, of_lakefs.clocks, (of_lakefs.ADDRESS,), server="lakefs"),
-    Check(REPOSITORY, of_lakefs.repository, (KEY,), server="lakefs"),
-    Check(RIGHTS, rights, (REPOSITORY, KEY), server="lakefs"),
-    Check(of_lakefs.FENCE, of_lakefs.fence, (REPOSITORY, RIGHTS), FENCE_SECONDS, server="lakefs"),
-    Check(of_lakefs.BRANCH, of_lakefs.branch, (REPOSITORY,), server="lakefs"),
-    Check(ROUTES, routes, (REPOSITORY, RIGHTS), ROUTE_SECONDS, server="lakefs"),
+    doctor.Check(
+        of_lakefs.ADDRESS, of_lakefs.address, seconds=4 * doctor.ANSWER_SECONDS, server="lakefs"
+    ),
+    doctor.Check(KEY, of_lakefs.key, (of_lakefs.ADDRESS,), server="lakefs"),
+    doctor.Check(of_lakefs.CLOCKS, of_lakefs.clocks, (of_lakefs.ADDRESS,), server="lakefs"),
+    doctor.Check(REPOSITORY, of_lakefs.repository, (KEY,), server="lakefs"),
+    doctor.Check(RIGHTS, rights, (REPOSITORY, KEY), server="lakefs"),
+    doctor.Check(
+        of_lakefs.FENCE, of_lakefs.fence, (REPOSITORY, RIGHTS), FENCE_SECONDS, server="lakefs"
+    ),
+    doctor.Check(of_lakefs.BRANCH, of_lakefs.branch, (REPOSITORY,), server="lakefs"),
+    doctor.Check(ROUTES, routes, (REPOSITORY, RIGHTS), ROUTE_SECONDS, server="lakefs"),
 )

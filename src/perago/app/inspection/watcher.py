@@ -18,12 +18,7 @@ from perago.app.page import model as views
 from perago.app.page.model import PageView, RunState, Seen, Step
 from perago.app.runs.begin import BEGIN_TASK, RunReference
 from perago.domain import attempt_history as known
-from perago.domain.commit_metadata import (
-    LOGICAL_TASK_KEY,
-    RUN,
-    STAGING_COMMIT,
-    attempt_number,
-)
+from perago.domain.commit_metadata import LOGICAL_TASK_KEY, RUN, STAGING_COMMIT, attempt_number
 from perago.domain.lakefs import CommitId, CommitRecord, RepositoryId
 from perago.domain.names import RUN_BRANCH_PREFIX
 from perago.domain.run import key_of_run

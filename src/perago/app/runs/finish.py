@@ -17,13 +17,7 @@ from pydantic import BaseModel
 from perago.app.attempt.choose_target import find_chain
 from perago.app.attempt.complete import check_attempt
 from perago.app.attempt.context import Attempt, AttemptPorts, Target
-from perago.app.attempt.publish import (
-    WAITED,
-    Pending,
-    Publication,
-    RoundEnd,
-    publish_in_rounds,
-)
+from perago.app.attempt.publish import WAITED, Pending, Publication, RoundEnd, publish_in_rounds
 from perago.app.authoring.task_definition import TaskDefinition
 from perago.app.authoring.workspace_spec import WorkspaceInput, WorkspaceOutput
 from perago.app.runs.begin import (

@@ -15,17 +15,11 @@ from functools import partial
 
 from perago.app.runs.begin import BEGIN_TASK
 from perago.app.runs.finish import FINISH_TASK, FinishResult
+from perago.domain import names
 from perago.domain.attempt import AttemptStatus, WorkflowStatus, as_mapping
 from perago.domain.commit_metadata import INPUT_REF
 from perago.domain.errors import PeragoError, SeveralRunsError
 from perago.domain.lakefs import BranchName, CommitId, RepositoryId
-from perago.domain.names import (
-    RUN_BRANCH_PREFIX,
-    STAGING_BRANCH_PREFIX,
-    is_execution_id,
-    is_private_branch,
-    workflow_segment,
-)
 from perago.domain.run import RunKey, base_tag, key_of_run, run_branch, workflow_of_run
 from perago.domain.settled import FIRST_PARENT_COMMITS_MAX
 from perago.ports.asking import pages
@@ -66,7 +60,9 @@ async def held_runs(
     lakefs: LakeFSInstallation, repository: RepositoryId
 ) -> AsyncGenerator[HeldRun]:
     """Every run of a repository, in order of their workflows, as far as lakeFS knows it."""
-    listing = partial(lakefs.branches.list_page, repository, RUN_BRANCH_PREFIX, show_hidden=True)
+    listing = partial(
+        lakefs.branches.list_page, repository, names.RUN_BRANCH_PREFIX, show_hidden=True
+    )
     async for page in pages(listing):
         for name, head in zip(page.names, page.heads, strict=True):
             key = key_of_run(name)
@@ -116,7 +112,7 @@ async def find_run(
 
     Raises SeveralRunsError for a workflow that has more: one of them might be the wrong one.
     """
-    key = key_of_run(name) or key_of_run(f"{RUN_BRANCH_PREFIX}{name}")
+    key = key_of_run(name) or key_of_run(f"{names.RUN_BRANCH_PREFIX}{name}")
     if key is not None:
         for repository in repositories:
             with suppress(BranchMissingError):
@@ -126,7 +122,7 @@ async def find_run(
     found = [
         (repository, each, head)
         for repository in repositories
-        for each, head in await _runs_of_workflow(lakefs, repository, workflow_segment(name))
+        for each, head in await _runs_of_workflow(lakefs, repository, names.workflow_segment(name))
     ]
     if len(found) > 1:
         named = ", ".join(f"{key} in {repository}" for repository, key, _ in found)
@@ -137,7 +133,7 @@ async def find_run(
 async def _runs_of_workflow(
     lakefs: LakeFSInstallation, repository: RepositoryId, workflow: str
 ) -> list[tuple[RunKey, CommitId]]:
-    prefix = f"{RUN_BRANCH_PREFIX}{workflow}-"
+    prefix = f"{names.RUN_BRANCH_PREFIX}{workflow}-"
     page = await lakefs.branches.list_page(repository, prefix, show_hidden=True)
     return [
         (key, head)
@@ -194,7 +190,7 @@ async def find_published(
 
     Conductor tells it, because the run branch is gone and lakeFS would have to be searched.
     """
-    key = key_of_run(name) or key_of_run(f"{RUN_BRANCH_PREFIX}{name}")
+    key = key_of_run(name) or key_of_run(f"{names.RUN_BRANCH_PREFIX}{name}")
     workflow = await workflows.read(name if key is None else workflow_of_run(key))
     rows = () if workflow is None else workflow.attempts
     finished = [
@@ -248,11 +244,11 @@ async def find_held(
 async def _branch(
     lakefs: LakeFSInstallation, repository: RepositoryId, name: str
 ) -> BranchName | None:
-    if is_private_branch(name):
+    if names.is_private_branch(name):
         return BranchName(name)
-    if not is_execution_id(name):
+    if not names.is_execution_id(name):
         return None
-    staging = partial(lakefs.branches.list_page, repository, STAGING_BRANCH_PREFIX)
+    staging = partial(lakefs.branches.list_page, repository, names.STAGING_BRANCH_PREFIX)
     async for page in pages(partial(staging, show_hidden=True)):
         for branch in page.names:
             if branch.endswith(name):

@@ -17,18 +17,11 @@ from typing import Any, Protocol, TypeAlias, TypeVar, final
 from perago.app.attempt.patience import StopOrder
 from perago.domain.attempt import ExecutionId
 from perago.domain.hand_back import Cause
-from perago.ports.task_body import (
-    BodyCall,
-    BodyOutcome,
-    BodyReturned,
-    BodyStopped,
-    Checkpoints,
-    TaskBody,
-)
+from perago.ports import task_body
 
 LOGGER = logging.getLogger("perago.worker")
 Answer = TypeVar("Answer")
-Order: TypeAlias = "asyncio.Future[BodyStopped]"
+Order: TypeAlias = "asyncio.Future[task_body.BodyStopped]"
 Waited: TypeAlias = "asyncio.Future[Any]"
 
 
@@ -42,7 +35,7 @@ class SlotFacts:
     task_name: str | None
 
 
-class Bodies(TaskBody, Protocol):
+class Bodies(task_body.TaskBody, Protocol):
     """Runs bodies in slots; `start` first, `close` last. `orders` end what runs or is about to."""
 
     orders: "StopOrders"
@@ -134,7 +127,7 @@ class StopOrders:
 
     def __init__(self) -> None:
         self._open: dict[ExecutionId, Order] = {}
-        self._for_all: BodyStopped | None = None
+        self._for_all: task_body.BodyStopped | None = None
 
     @contextmanager
     def for_execution(self, execution_id: ExecutionId) -> Generator[Order]:
@@ -158,11 +151,11 @@ class StopOrders:
         """
         order = self._open.get(execution_id)
         if order is not None and not order.done():
-            order.set_result(BodyStopped(reason, cause))
+            order.set_result(task_body.BodyStopped(reason, cause))
 
     def stop_all(self, reason: str, *, cause: Cause = Cause.FAILED) -> None:
         """End all, and whatever would start from now on."""
-        self._for_all = BodyStopped(reason, cause)
+        self._for_all = task_body.BodyStopped(reason, cause)
         for execution_id in list(self._open):
             self.stop(execution_id, reason, cause=cause)
 
@@ -174,34 +167,36 @@ class WaitingOrder(StopOrder):
     def __init__(self, order: Order) -> None:
         self._order = order
 
-    async def before_end_of(self, work: Awaitable[Answer]) -> Answer | BodyStopped:
+    async def before_end_of(self, work: Awaitable[Answer]) -> Answer | task_body.BodyStopped:
         """The answer of `work`, or BodyStopped when the order to stop came first."""
         answer = await work_until(work, self._order)
         return self._order.result() if answer.cancelled() else answer.result()
 
 
 @final
-class UploadingBody(TaskBody):
+class UploadingBody(task_body.TaskBody):
     """Runs calls elsewhere, and uploads what they keep."""
 
-    def __init__(self, beneath: TaskBody, orders: StopOrders) -> None:
+    def __init__(self, beneath: task_body.TaskBody, orders: StopOrders) -> None:
         self._beneath = beneath
         self._orders = orders
 
-    async def run(self, call: BodyCall) -> BodyOutcome:
+    async def run(self, call: task_body.BodyCall) -> task_body.BodyOutcome:
         """Run one call; its last upload has ended when it returns."""
         if call.checkpoints is None:
             return await self._beneath.run(call)
         with self._orders.for_execution(call.execution_id) as order:
             return await self._run(call, call.checkpoints, order)
 
-    async def _run(self, call: BodyCall, checkpoints: Checkpoints, order: Order) -> BodyOutcome:
+    async def _run(
+        self, call: task_body.BodyCall, checkpoints: task_body.Checkpoints, order: Order
+    ) -> task_body.BodyOutcome:
         uploads = _Uploads(checkpoints.upload)
         given = replace(checkpoints, taken=uploads.wake)
         uploading = asyncio.create_task(uploads.run(), name="perago-checkpoint")
         try:
             outcome = await self._beneath.run(replace(call, checkpoints=given))
-            if not isinstance(outcome, BodyReturned):
+            if not isinstance(outcome, task_body.BodyReturned):
                 # The next attempt goes on from the upload that is under way. A function that has
                 # returned needs none, and an order to stop leaves no time for it.
                 uploads.end()

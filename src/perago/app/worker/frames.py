@@ -16,16 +16,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import Field, TypeAdapter, ValidationError
 
 from perago.domain.attempt import AttemptSnapshot
-from perago.ports.task_body import (
-    BodyCall,
-    BodyOutcome,
-    BodyRaised,
-    BodyReturned,
-    BodyStopped,
-    ChangedPaths,
-    CheckpointTerms,
-    StagedChanges,
-)
+from perago.ports import task_body
 from perago.ports.workspace import SparkRoots
 
 # Above the largest result (10 MiB, below) and the largest log record (6 MB as JSON). Without a
@@ -52,8 +43,8 @@ class RunBody:
     workspace: str | None
     worker_id: str = ""
     spark: SparkRoots | None = None
-    staged: StagedChanges | None = None
-    checkpoints: CheckpointTerms | None = None
+    staged: task_body.StagedChanges | None = None
+    checkpoints: task_body.CheckpointTerms | None = None
     answers_changes: bool = False
     kind: Literal["run"] = "run"
 
@@ -90,17 +81,17 @@ class Ended:
 
     execution_id: str
     returned: Mapping[str, Any] | None = None
-    raised: BodyRaised | None = None
+    raised: task_body.BodyRaised | None = None
     kind: Literal["ended"] = "ended"
 
     @property
-    def outcome(self) -> BodyOutcome:
+    def outcome(self) -> task_body.BodyOutcome:
         """What the message says of the body."""
         if self.raised is not None:
             return self.raised
         if self.returned is not None:
-            return BodyReturned(self.returned)
-        return BodyStopped("the task function was ended by a signal")
+            return task_body.BodyReturned(self.returned)
+        return task_body.BodyStopped("the task function was ended by a signal")
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +145,7 @@ class ChangesAnswered:
     """Parent to executor: what changed, or why that cannot be said."""
 
     execution_id: str
-    changes: ChangedPaths | None = None
+    changes: task_body.ChangedPaths | None = None
     refused: str = ""
     kind: Literal["changes-answered"] = "changes-answered"
 
@@ -251,12 +242,14 @@ def _plain(value: object) -> object:
     raise TypeError(text)
 
 
-def sent_outcome(call: BodyCall, outcome: BodyOutcome) -> tuple[bytes, BodyOutcome]:
+def sent_outcome(
+    call: task_body.BodyCall, outcome: task_body.BodyOutcome
+) -> tuple[bytes, task_body.BodyOutcome]:
     """The message for the parent, and the outcome that it stands for."""
-    returned = outcome.result if isinstance(outcome, BodyReturned) else None
-    raised = outcome if isinstance(outcome, BodyRaised) else None
+    returned = outcome.result if isinstance(outcome, task_body.BodyReturned) else None
+    raised = outcome if isinstance(outcome, task_body.BodyRaised) else None
     try:
         return encode(Ended(call.execution_id, returned, raised), RESULT_BYTES_MAX), outcome
     except FrameError as error:
-        failed = BodyRaised(f"result of the task cannot be sent: {error} [PRG-R002]")
+        failed = task_body.BodyRaised(f"result of the task cannot be sent: {error} [PRG-R002]")
         return encode(Ended(call.execution_id, raised=failed)), failed

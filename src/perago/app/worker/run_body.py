@@ -16,6 +16,7 @@ from pathlib import Path
 from threading import Thread
 from typing import Self, TypeAlias, cast, final
 
+from perago.app.authoring import metrics
 from perago.app.authoring.current_attempt import (
     CancelSignal,
     ChangesAsker,
@@ -27,25 +28,11 @@ from perago.app.authoring.current_attempt import (
 )
 from perago.app.authoring.failure import error_is_terminal, failure_reason
 from perago.app.authoring.invocation import invoke_body
-from perago.app.authoring.metrics import (
-    MetricKind,
-    MetricRecorder,
-    TaskAttemptMetricContext,
-    sendable_text,
-)
 from perago.app.authoring.task_definition import TaskDefinition
 from perago.app.authoring.workspace_spec import StagedView, check_name, open_view
 from perago.app.telemetry.listeners import BodyObserver
 from perago.domain.errors import ChangesRefusedError, TaskDefinitionError
-from perago.ports.task_body import (
-    AskChanges,
-    BodyCall,
-    BodyOutcome,
-    BodyRaised,
-    BodyReturned,
-    ChangedPaths,
-    CheckpointTerms,
-)
+from perago.ports import task_body
 from perago.ports.workspace import SparkWorkspace
 
 # By path: frames of Perago stand between the worker and the first line of the author.
@@ -55,7 +42,7 @@ _OURS = Path(__file__).parents[2]
 # such a test hangs for so long before it fails.
 ASK_SECONDS_MAX = 60.0
 
-Ask: TypeAlias = Callable[[AskChanges], ChangedPaths | None]
+Ask: TypeAlias = Callable[[task_body.AskChanges], task_body.ChangedPaths | None]
 """Puts a question of the function, which waits, to the process that has the keys."""
 
 
@@ -63,11 +50,11 @@ class BodyCancelled(BaseException):
     """Raised inside a body that has to end now."""
 
 
-def ask_beside_the_loop(question: AskChanges) -> ChangedPaths | None:
+def ask_beside_the_loop(question: task_body.AskChanges) -> task_body.ChangedPaths | None:
     """For a function that runs in the event loop itself: the answer comes from another thread."""
-    answered: Future[ChangedPaths | None] = Future()
+    answered: Future[task_body.ChangedPaths | None] = Future()
 
-    async def ask() -> ChangedPaths | None:
+    async def ask() -> task_body.ChangedPaths | None:
         return await question()
 
     def work() -> None:
@@ -91,11 +78,11 @@ class BodySurroundings:
 
 
 def run_body(
-    task: TaskDefinition, call: BodyCall, around: BodySurroundings | None = None
-) -> BodyOutcome:
+    task: TaskDefinition, call: task_body.BodyCall, around: BodySurroundings | None = None
+) -> task_body.BodyOutcome:
     """Call the function; an exit of the interpreter becomes a value too."""
     around = BodySurroundings() if around is None else around
-    context = TaskAttemptMetricContext(
+    context = metrics.TaskAttemptMetricContext(
         task_name=call.task_name,
         task_id=call.attempt.task_id,
         workflow_instance_id=call.attempt.workflow_id,
@@ -111,20 +98,22 @@ def run_body(
         ):
             if call.staged is not None:
                 return run_checks(task, open_view(call.staged, workspace))
-            return BodyReturned(invoke_body(task, call.params, workspace, metrics=recorder))
+            return task_body.BodyReturned(
+                invoke_body(task, call.params, workspace, metrics=recorder)
+            )
     except BodyCancelled:
         raise
     except SystemExit as error:
-        return BodyRaised(f"SystemExit: the task function exited with code {error.code}")
+        return task_body.BodyRaised(f"SystemExit: the task function exited with code {error.code}")
     except BaseException as error:  # noqa: BLE001 - a body may raise anything
-        return BodyRaised(
+        return task_body.BodyRaised(
             reason=failure_reason(error),
             terminal=error_is_terminal(error),
             traceback=author_traceback(error),
         )
 
 
-def run_checks(task: TaskDefinition, view: StagedView) -> BodyOutcome:
+def run_checks(task: TaskDefinition, view: StagedView) -> task_body.BodyOutcome:
     """Run the checks of a task in their order; the first that fails is the outcome."""
     assert task.workspace is not None, "only workspace tasks stage"
     for check in task.workspace.checks:
@@ -133,12 +122,12 @@ def run_checks(task: TaskDefinition, view: StagedView) -> BodyOutcome:
         except BodyCancelled:
             raise
         except BaseException as error:  # noqa: BLE001 - a check may raise anything
-            return BodyRaised(
+            return task_body.BodyRaised(
                 reason=f"check {check_name(check)} failed: {_check_reason(error)}",
                 terminal=error_is_terminal(error),
                 traceback=author_traceback(error),
             )
-    return BodyReturned({})
+    return task_body.BodyReturned({})
 
 
 def _refuse_verdict(returned: object) -> None:
@@ -156,12 +145,12 @@ def _check_reason(error: BaseException) -> str:
 
 @contextmanager
 def _running_attempt(
-    task: TaskDefinition, call: BodyCall, around: BodySurroundings
+    task: TaskDefinition, call: task_body.BodyCall, around: BodySurroundings
 ) -> Generator[CurrentAttempt]:
     def report(message: str, facts: Mapping[str, object]) -> None:
         with suppress(Exception):  # what a body says of its progress never fails it
-            said = {sendable_text(name): _sendable(facts[name]) for name in facts}
-            around.observer.progressed(call, sendable_text(message), said)
+            said = {metrics.sendable_text(name): _sendable(facts[name]) for name in facts}
+            around.observer.progressed(call, metrics.sendable_text(message), said)
 
     terms = _checkpoint_terms(task, call)
 
@@ -193,7 +182,9 @@ def _running_attempt(
             yield attempt
 
 
-def _ask(task: TaskDefinition, call: BodyCall, around: BodySurroundings) -> ChangedPaths | None:
+def _ask(
+    task: TaskDefinition, call: task_body.BodyCall, around: BodySurroundings
+) -> task_body.ChangedPaths | None:
     """Ask what changed; whatever goes wrong is one error of ours, with its text."""
     if call.changes is None:
         because = "the task has no workspace"
@@ -210,25 +201,31 @@ def _ask(task: TaskDefinition, call: BodyCall, around: BodySurroundings) -> Chan
         raise ChangesRefusedError.because(str(error) or type(error).__name__) from error
 
 
-def _checkpoint_terms(task: TaskDefinition, call: BodyCall) -> CheckpointTerms:
+def _checkpoint_terms(task: TaskDefinition, call: task_body.BodyCall) -> task_body.CheckpointTerms:
     """The terms of this call, or why it has none."""
     if call.checkpoints is not None:
         return call.checkpoints.terms
     if call.staged is not None:
-        return CheckpointTerms(refused="a check judges a staged commit, and is not run again")
+        return task_body.CheckpointTerms(
+            refused="a check judges a staged commit, and is not run again"
+        )
     if task.workspace is None:
-        return CheckpointTerms(refused="the task has no workspace, so no repository to keep one in")
+        return task_body.CheckpointTerms(
+            refused="the task has no workspace, so no repository to keep one in"
+        )
     if task.workspace.read_only:
-        return CheckpointTerms(refused="the task is read-only, and such a task writes nothing")
+        return task_body.CheckpointTerms(
+            refused="the task is read-only, and such a task writes nothing"
+        )
     if task.on_spark:
-        return CheckpointTerms(
+        return task_body.CheckpointTerms(
             refused="a Spark task writes to lakeFS itself; write a table instead"
         )
     text = "the attempt is not under policy settled; run `perago fence install REPOSITORY BRANCH`"
-    return CheckpointTerms(refused=text)
+    return task_body.CheckpointTerms(refused=text)
 
 
-def _found(terms: CheckpointTerms) -> Checkpoint | None:
+def _found(terms: task_body.CheckpointTerms) -> Checkpoint | None:
     found = terms.found
     if found is None:
         return None
@@ -241,12 +238,12 @@ def _sendable(value: object) -> object:
         return value
     if isinstance(value, float) and math.isfinite(value):
         return value
-    return sendable_text(value)
+    return metrics.sendable_text(value)
 
 
 @contextmanager
 def body_workspace(
-    call: BodyCall, attempt: CurrentAttempt
+    call: task_body.BodyCall, attempt: CurrentAttempt
 ) -> Generator[Path | SparkWorkspace | None]:
     """Open the workspace of a call for the time of its body."""
     if call.spark is None:
@@ -259,24 +256,29 @@ def body_workspace(
 
 
 @final
-class _ObserverRecorder(MetricRecorder):
+class _ObserverRecorder(metrics.MetricRecorder):
     """Hands each sample of one call to an observer."""
 
     def __init__(
-        self, observer: BodyObserver, call: BodyCall, context: TaskAttemptMetricContext
+        self,
+        observer: BodyObserver,
+        call: task_body.BodyCall,
+        context: metrics.TaskAttemptMetricContext,
     ) -> None:
         self._observer = observer
         self._call = call
         self._context = context
 
     @property
-    def context(self) -> TaskAttemptMetricContext:
+    def context(self) -> metrics.TaskAttemptMetricContext:
         return self._context
 
-    def with_context(self, context: TaskAttemptMetricContext) -> Self:
+    def with_context(self, context: metrics.TaskAttemptMetricContext) -> Self:
         return type(self)(self._observer, self._call, context)
 
-    def record(self, kind: MetricKind, name: str, value: float, labels: Mapping[str, str]) -> None:
+    def record(
+        self, kind: metrics.MetricKind, name: str, value: float, labels: Mapping[str, str]
+    ) -> None:
         self._observer.sampled(self._call, kind.value, name, value, labels)
 
 

@@ -10,17 +10,8 @@ import pytest
 
 from perago.domain.lakefs import BranchName, CommitId, RepositoryId, TagName
 from perago.domain.outcome import DirtyTarget, NoAnswer, Relocated, RelocationRefused
+from perago.ports import errors
 from perago.ports.asking import pages
-from perago.ports.errors import (
-    BranchExistsError,
-    BranchMissingError,
-    BrokenActionsError,
-    ExistsError,
-    OutcomeUnknownError,
-    ReferenceMissingError,
-    RepositoryMissingError,
-    TagExistsError,
-)
 from perago.ports.lakefs import CommitRequest, TagRecord
 from perago.testing.contract.lakefs_under_test import (
     BROKEN_FILE,
@@ -42,22 +33,22 @@ async def test_B1_create_starts_at_source(scene: Scene) -> None:
 
 
 async def test_B2_create_refuses_existing(scene: Scene) -> None:
-    with pytest.raises(BranchExistsError):
+    with pytest.raises(errors.BranchExistsError):
         await scene.create_branch(STAGING, scene.input_ref)
     assert await scene.head(STAGING) == scene.staged
 
 
 async def test_B3_create_needs_a_known_source(scene: Scene) -> None:
-    with pytest.raises(ReferenceMissingError):
+    with pytest.raises(errors.ReferenceMissingError):
         await scene.create_branch(NOWHERE, UNKNOWN)
 
 
 async def test_B4_head_of_missing_branch(scene: Scene) -> None:
-    with pytest.raises(BranchMissingError):
+    with pytest.raises(errors.BranchMissingError):
         await scene.head(NOWHERE)
     await scene.tags.create(scene.repository, TagName(NOWHERE), scene.input_ref)
     for name in (NOWHERE, BranchName(scene.input_ref[:8])):
-        with pytest.raises(BranchMissingError):
+        with pytest.raises(errors.BranchMissingError):
             await scene.head(name)
 
 
@@ -73,7 +64,7 @@ async def test_B5_head_is_a_record(scene: Scene) -> None:
 async def test_B6_delete_is_idempotent(scene: Scene) -> None:
     for _ in range(2):
         await scene.branches.delete(scene.repository, STAGING)
-    with pytest.raises(BranchMissingError):
+    with pytest.raises(errors.BranchMissingError):
         await scene.head(STAGING)
 
 
@@ -107,7 +98,7 @@ async def test_B23_relocate_keeps_uncommitted_objects(scene: Scene) -> None:
 
 
 async def test_B24_relocate_to_an_unknown_commit(scene: Scene) -> None:
-    with pytest.raises(ReferenceMissingError):
+    with pytest.raises(errors.ReferenceMissingError):
         await scene.branches.relocate(scene.repository, MAIN, UNKNOWN)
     assert await scene.head() == scene.input_ref
 
@@ -127,15 +118,15 @@ async def test_B25_list_is_paged_by_prefix(scene: Scene) -> None:
 
 async def test_B26_branch_of_broken_actions_is_refused(scene: Scene) -> None:
     broken = await scene.under_test.commit_unchecked(scene.repository, STAGING, BROKEN_FILE)
-    with pytest.raises(BrokenActionsError):
+    with pytest.raises(errors.BrokenActionsError):
         await scene.create_branch(BranchName("new"), broken)
-    with pytest.raises(BranchMissingError):
+    with pytest.raises(errors.BranchMissingError):
         await scene.head(BranchName("new"))
 
 
 async def test_B29_broken_actions_block_deletion(scene: Scene) -> None:
     broken = await scene.under_test.commit_unchecked(scene.repository, STAGING, BROKEN_FILE)
-    with pytest.raises(BrokenActionsError):
+    with pytest.raises(errors.BrokenActionsError):
         await scene.branches.delete(scene.repository, STAGING)
     assert await scene.head(STAGING) == broken
 
@@ -143,16 +134,16 @@ async def test_B29_broken_actions_block_deletion(scene: Scene) -> None:
 async def test_B30_branches_share_names_with_tags(scene: Scene) -> None:
     await scene.tags.create(scene.repository, TagName(NOWHERE), scene.input_ref)
     for source in (scene.input_ref, UNKNOWN):
-        with pytest.raises(ExistsError):
+        with pytest.raises(errors.ExistsError):
             await scene.create_branch(NOWHERE, source)
-    with pytest.raises(BranchMissingError):
+    with pytest.raises(errors.BranchMissingError):
         await scene.head(NOWHERE)
 
 
 async def test_B31_lost_answer_is_unknown(scene: Scene) -> None:
     new = BranchName("new")
     async with scene.under_test.losing_answers() as losing:
-        with pytest.raises(OutcomeUnknownError):
+        with pytest.raises(errors.OutcomeUnknownError):
             await losing.branches.create(scene.repository, new, scene.input_ref)
         assert await scene.head(new) == scene.input_ref
         assert isinstance(await losing.branches.merge(scene.request), NoAnswer)
@@ -160,9 +151,9 @@ async def test_B31_lost_answer_is_unknown(scene: Scene) -> None:
         relocation = await losing.branches.relocate(scene.repository, MAIN, scene.input_ref)
         assert isinstance(relocation, NoAnswer)
         assert await scene.head() == scene.input_ref
-        with pytest.raises(OutcomeUnknownError):
+        with pytest.raises(errors.OutcomeUnknownError):
             await losing.branches.delete(scene.repository, new)
-    with pytest.raises(BranchMissingError):
+    with pytest.raises(errors.BranchMissingError):
         await scene.head(new)
 
 
@@ -182,7 +173,7 @@ async def test_B32_hidden_branch_is_listed_on_request(scene: Scene) -> None:
     assert await scene.head(hidden) == staged
     await scene.merged(replace(scene.request, source=hidden))
     await branches.delete(repository, hidden)
-    with pytest.raises(BranchMissingError):
+    with pytest.raises(errors.BranchMissingError):
         await scene.head(hidden)
 
 
@@ -228,7 +219,7 @@ async def test_T1_create_puts_if_absent(scene: Scene) -> None:
 async def test_T2_create_refuses_existing(scene: Scene) -> None:
     await create_tag(scene, scene.input_ref)
     for commit in (scene.staged, scene.input_ref):
-        with pytest.raises(TagExistsError):
+        with pytest.raises(errors.TagExistsError):
             await create_tag(scene, commit)
     assert await read_tag(scene) == scene.input_ref
 
@@ -239,7 +230,7 @@ async def test_T3_race_has_one_winner(scene: Scene) -> None:
         *(create_tag(scene, commit) for commit in commits), return_exceptions=True
     )
     winners = [commit for commit, answer in zip(commits, answers, strict=True) if answer is None]
-    assert [type(answer) for answer in answers if answer is not None] == [TagExistsError] * 7
+    assert [type(answer) for answer in answers if answer is not None] == [errors.TagExistsError] * 7
     assert winners == [await read_tag(scene)]
 
 
@@ -269,7 +260,7 @@ async def test_T6_list_is_paged_by_prefix(scene: Scene) -> None:
 
 
 async def test_T7_unknown_commit(scene: Scene) -> None:
-    with pytest.raises(ReferenceMissingError):
+    with pytest.raises(errors.ReferenceMissingError):
         await create_tag(scene, UNKNOWN)
     assert await read_tag(scene) is None
 
@@ -279,7 +270,7 @@ async def test_T8_broken_actions_block_creation(scene: Scene) -> None:
     await scene.create_branch(branch, scene.input_ref)
     files = {"_lakefs_actions/README.md": b"not an action"}
     broken = await scene.under_test.commit_unchecked(scene.repository, branch, files)
-    with pytest.raises(BrokenActionsError):
+    with pytest.raises(errors.BrokenActionsError):
         await create_tag(scene, broken)
     assert await read_tag(scene) is None
 
@@ -288,17 +279,17 @@ async def test_T9_tags_share_names_with_branches(scene: Scene) -> None:
     branch = BranchName("branch")
     await scene.create_branch(branch, scene.input_ref)
     for commit in (scene.staged, UNKNOWN):
-        with pytest.raises(ExistsError):
+        with pytest.raises(errors.ExistsError):
             await create_tag(scene, commit, TagName(branch))
     assert await read_tag(scene, TagName(branch)) is None
 
 
 async def test_T10_lost_answer_is_unknown(scene: Scene) -> None:
     async with scene.under_test.losing_answers() as losing:
-        with pytest.raises(OutcomeUnknownError):
+        with pytest.raises(errors.OutcomeUnknownError):
             await losing.tags.create(scene.repository, TAG, scene.input_ref)
         assert await read_tag(scene) == scene.input_ref
-        with pytest.raises(OutcomeUnknownError):
+        with pytest.raises(errors.OutcomeUnknownError):
             await losing.tags.delete(scene.repository, TAG)
     assert await read_tag(scene) is None
 
@@ -311,7 +302,7 @@ async def test_R1_read_names_the_default_branch(lakefs_under_test: LakeFSUnderTe
 
 
 async def test_R2_unknown_repository(lakefs_under_test: LakeFSUnderTest) -> None:
-    with pytest.raises(RepositoryMissingError):
+    with pytest.raises(errors.RepositoryMissingError):
         await lakefs_under_test.repositories.read(RepositoryId("nowhere"))
 
 

@@ -7,13 +7,8 @@ import pytest
 
 from perago.domain.lakefs import BranchName, CommitId, FirstParentWalk
 from perago.domain.outcome import Merged
+from perago.ports import errors
 from perago.ports.asking import pages
-from perago.ports.errors import (
-    BrokenActionsError,
-    NothingToCommitError,
-    OutcomeUnknownError,
-    ReferenceMissingError,
-)
 from perago.ports.lakefs import Change, ChangeKind, ChangePage, CommitRequest, MergeRequest
 from perago.testing.contract.lakefs_under_test import (
     MAIN,
@@ -84,7 +79,7 @@ async def test_C1_commit_has_the_branch_head_as_parent(scene: CommitsScene) -> N
 
 
 async def test_C2_empty_commit_is_refused(scene: CommitsScene) -> None:
-    with pytest.raises(NothingToCommitError):
+    with pytest.raises(errors.NothingToCommitError):
         await scene.commits.commit(scene.commit_request())
     assert await scene.head() == scene.input_ref
 
@@ -128,9 +123,9 @@ async def test_C5_read_by_id(scene: CommitsScene) -> None:
 
 @pytest.mark.parametrize("reference", [UNKNOWN, "nowhere", f"{MAIN}~7", f"{MAIN}$"])
 async def test_C6_unknown_commit(scene: CommitsScene, reference: str) -> None:
-    with pytest.raises(ReferenceMissingError):
+    with pytest.raises(errors.ReferenceMissingError):
         await scene.read(reference)
-    with pytest.raises(ReferenceMissingError):
+    with pytest.raises(errors.ReferenceMissingError):
         await scene.read(f"{scene.input_ref}@")
 
 
@@ -180,7 +175,7 @@ async def test_C10_walk_crosses_pages(scene: CommitsScene) -> None:
 
 
 async def test_C11_walk_to_an_unknown_commit(scene: CommitsScene) -> None:
-    with pytest.raises(ReferenceMissingError):
+    with pytest.raises(errors.ReferenceMissingError):
         await scene.walk(UNKNOWN)
 
 
@@ -248,7 +243,7 @@ async def test_C16_uncommitted_names_what_is_staged(scene: CommitsScene) -> None
 
 async def test_C17_same_bytes_are_not_a_change(scene: CommitsScene) -> None:
     await scene.put("kept", b"kept")
-    with pytest.raises(NothingToCommitError):
+    with pytest.raises(errors.NothingToCommitError):
         await scene.commits.commit(scene.commit_request())
     assert await scene.head() == scene.input_ref
     commit = await scene.commits.commit(scene.commit_request(allow_empty=True))
@@ -258,7 +253,7 @@ async def test_C17_same_bytes_are_not_a_change(scene: CommitsScene) -> None:
 async def test_C18_broken_action_file_is_refused(scene: CommitsScene) -> None:
     await scene.create_branch(SIDE, scene.input_ref)
     await scene.put(BROKEN_PATH, b"{not yaml", SIDE)
-    with pytest.raises(BrokenActionsError):
+    with pytest.raises(errors.BrokenActionsError):
         await scene.commits.commit(scene.commit_request(SIDE))
     head = await scene.record(SIDE)
     assert head.commit == scene.input_ref
@@ -281,7 +276,7 @@ async def test_C19_history_needs_no_goal(scene: CommitsScene) -> None:
 async def test_C20_lost_answer_is_unknown(scene: CommitsScene) -> None:
     await scene.put("new", b"new")
     async with scene.under_test.losing_answers() as losing:
-        with pytest.raises(OutcomeUnknownError):
+        with pytest.raises(errors.OutcomeUnknownError):
             await losing.commits.commit(scene.commit_request())
     head = await scene.record()
     assert (head.parents, head.message) == ((scene.input_ref,), "for humans")

@@ -16,15 +16,7 @@ from perago.adapters.memory.conductor_server import MemoryConductor
 from perago.adapters.memory.installations import conductor_installation
 from perago.adapters.memory.system import VirtualClock, WorkerHandle
 from perago.domain.attempt import AttemptRecord, AttemptStatus, WorkflowSnapshot, WorkflowStatus
-from perago.ports.conductor import (
-    HandBack,
-    PollRequest,
-    TaskDefinitions,
-    TaskQueue,
-    TerminalUpdate,
-    WorkflowRecord,
-    Workflows,
-)
+from perago.ports import conductor
 from perago.ports.installations import ConductorInstallation
 from perago.testing.fault_injector import losing_answers
 
@@ -35,9 +27,9 @@ class ConductorUnderTest(Protocol):
     The ports are those of one worker, and of an operator.
     """
 
-    queue: TaskQueue
-    definitions: TaskDefinitions
-    workflows: Workflows
+    queue: conductor.TaskQueue
+    definitions: conductor.TaskDefinitions
+    workflows: conductor.Workflows
 
     def unique(self, stem: str) -> str:
         """A name that starts with `stem` (letters, digits, `_`) and was never used before.
@@ -193,14 +185,16 @@ class ConductorScene:
         self, task_type: str, worker_id: str = "worker", *, domain: str | None = None
     ) -> tuple[AttemptRecord, ...]:
         """Take whatever waits now, at most ten."""
-        return await self.queue.poll(PollRequest(task_type, worker_id, count=10, domain=domain))
+        return await self.queue.poll(
+            conductor.PollRequest(task_type, worker_id, count=10, domain=domain)
+        )
 
     async def poll_one(
         self, task_type: str, workflow_id: str, worker_id: str = "worker"
     ) -> AttemptRecord:
         """Take one attempt; what the server schedules by itself may need a nudge and a moment."""
         for _ in range(LOOKS_MAX):
-            taken = await self.queue.poll(PollRequest(task_type, worker_id))
+            taken = await self.queue.poll(conductor.PollRequest(task_type, worker_id))
             if taken:
                 return taken[0]
             await self.nudge(workflow_id)
@@ -216,7 +210,7 @@ class ConductorScene:
     ) -> None:
         """Send a terminal update as the attempt's holder."""
         worker_id = attempt.snapshot.worker_id or "worker"
-        update = TerminalUpdate(attempt.snapshot, worker_id, status, output, reason)
+        update = conductor.TerminalUpdate(attempt.snapshot, worker_id, status, output, reason)
         await self.queue.complete(update, timeout_seconds=TIMEOUT_SECONDS)
 
     async def fail(self, attempt: AttemptRecord, reason: str = "broken") -> None:
@@ -226,7 +220,9 @@ class ConductorScene:
     async def hand_back(self, taken: AttemptRecord, *, after_seconds: int = 0) -> None:
         """Hand a row back with something to remember."""
         output, reason = {"came back": 1}, "worker draining"
-        given = HandBack(taken.snapshot, "worker", reason, output, after_seconds=after_seconds)
+        given = conductor.HandBack(
+            taken.snapshot, "worker", reason, output, after_seconds=after_seconds
+        )
         await self.queue.hand_back(given, timeout_seconds=TIMEOUT_SECONDS)
 
     async def row_of(self, attempt: AttemptRecord) -> AttemptRecord:
@@ -242,7 +238,7 @@ class ConductorScene:
         assert workflow is not None
         return workflow
 
-    async def workflow_of(self, workflow_id: str) -> WorkflowRecord:
+    async def workflow_of(self, workflow_id: str) -> conductor.WorkflowRecord:
         """Read a workflow as an operator; it must be there."""
         workflow = await self.workflows.read(workflow_id)
         assert workflow is not None

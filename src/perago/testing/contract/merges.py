@@ -5,17 +5,9 @@ from dataclasses import replace
 
 import pytest
 
+from perago.domain import outcome
 from perago.domain.commit_metadata import EXPECTED_HEAD
 from perago.domain.lakefs import BranchName, TagName
-from perago.domain.outcome import (
-    BrokenActions,
-    DirtyTarget,
-    HeadMoved,
-    MergeConflict,
-    Merged,
-    NoChanges,
-    RefusedByHook,
-)
 from perago.domain.paths import FENCE_PATH
 from perago.ports.errors import BranchMissingError
 from perago.testing.contract.lakefs_under_test import (
@@ -54,7 +46,7 @@ async def test_B9_stale_merge_lands_on_the_new_head(scene: Scene) -> None:
 
 async def test_B10_conflicting_merge_is_a_conflict(scene: Scene) -> None:
     human = await scene.commit(MAIN, added=b"by a human, differently")
-    assert isinstance(await scene.merge(), MergeConflict)
+    assert isinstance(await scene.merge(), outcome.MergeConflict)
     assert await scene.head() == human
 
 
@@ -69,14 +61,14 @@ async def test_B11_second_merge_of_a_squashed_source_makes_an_empty_commit(scene
 
 async def test_B12_merge_of_an_ancestor_has_no_changes(scene: Scene) -> None:
     merged = await scene.merged(replace(scene.request, squash=False))
-    assert isinstance(await scene.merge(), NoChanges)
+    assert isinstance(await scene.merge(), outcome.NoChanges)
     assert await scene.head() == merged
 
 
 async def test_B13_hook_refusal_names_the_head(fenced: Scene) -> None:
     human = await fenced.commit(MAIN, human=b"meanwhile")
     answer = await fenced.merge(fenced.expecting(fenced.input_ref))
-    assert isinstance(answer, HeadMoved)
+    assert isinstance(answer, outcome.HeadMoved)
     assert f"perago.head_moved {fenced.input_ref} {human}" in answer.text
     assert await fenced.head() == human
 
@@ -100,7 +92,7 @@ async def test_B16_other_hook_refusal_is_not_ours(scene: Scene) -> None:
     files = {"_lakefs_actions/no_entry.yaml": REFUSING_FILE}
     staged = await scene.under_test.commit_files(scene.repository, STAGING, files)
     answer = await scene.merge(replace(scene.request, source=staged))
-    assert isinstance(answer, RefusedByHook)
+    assert isinstance(answer, outcome.RefusedByHook)
     assert "closed on Sundays" in answer.text
     assert await scene.head() == scene.input_ref
 
@@ -108,14 +100,14 @@ async def test_B16_other_hook_refusal_is_not_ours(scene: Scene) -> None:
 async def test_B17_broken_action_file_blocks_the_merge(scene: Scene) -> None:
     staged = await scene.under_test.commit_unchecked(scene.repository, STAGING, BROKEN_FILE)
     answer = await scene.merge(replace(scene.request, source=staged))
-    assert isinstance(answer, BrokenActions)
+    assert isinstance(answer, outcome.BrokenActions)
     assert "_lakefs_actions/broken.yaml" in answer.text
     assert await scene.head() == scene.input_ref
 
 
 async def test_B18_merge_into_a_dirty_branch(scene: Scene) -> None:
     await scene.under_test.write(scene.repository, MAIN, "left behind", b"uncommitted")
-    assert isinstance(await scene.merge(), DirtyTarget)
+    assert isinstance(await scene.merge(), outcome.DirtyTarget)
     assert await scene.head() == scene.input_ref
     assert await scene.paths() == ["kept", "left behind"]
 
@@ -136,7 +128,7 @@ async def test_B20_race_on_one_expected_head_has_one_winner(fenced: Scene) -> No
     answers = await asyncio.gather(
         *(fenced.merge(replace(fence, source=source)) for source in staged)
     )
-    winners = [answer.commit for answer in answers if isinstance(answer, Merged)]
+    winners = [answer.commit for answer in answers if isinstance(answer, outcome.Merged)]
     head = await fenced.record()
     assert (winners, head.parents) == ([head.commit], (fenced.input_ref,))
 
@@ -145,7 +137,7 @@ async def test_B27_empty_merge_needs_allow_empty(scene: Scene) -> None:
     await scene.create_branch(BranchName("no-op"), scene.input_ref)
     noop = await scene.commit(BranchName("no-op"))
     request = replace(scene.request, source=noop)
-    assert isinstance(await scene.merge(request), NoChanges)
+    assert isinstance(await scene.merge(request), outcome.NoChanges)
     assert await scene.head() == scene.input_ref
     await scene.merged(replace(request, allow_empty=True))
     assert await scene.paths() == ["kept"]
@@ -158,7 +150,7 @@ async def test_B28_conflicting_race_is_never_merged_twice(fenced: Scene) -> None
     fence = fenced.expecting(fenced.input_ref)
     winner = await fenced.merged(replace(fence, source=theirs))
     refused = await fenced.merge(fence)
-    assert isinstance(refused, MergeConflict | HeadMoved)
+    assert isinstance(refused, outcome.MergeConflict | outcome.HeadMoved)
     assert await fenced.head() == winner
     content = await fenced.objects.read(fenced.repository, MAIN, "added")
     assert content == b"added by another, differently"
@@ -183,7 +175,7 @@ async def test_B34_hook_sees_the_head_without_squash(fenced: Scene) -> None:
     human = await fenced.commit(MAIN, human=b"meanwhile")
     for wrong in (fenced.input_ref, fenced.staged):
         refused = await fenced.merge(replace(fenced.expecting(wrong), squash=False))
-        assert isinstance(refused, HeadMoved)
+        assert isinstance(refused, outcome.HeadMoved)
         assert f"perago.head_moved {wrong} {human}" in refused.text
         assert await fenced.head() == human
     commit = await fenced.merged(replace(fenced.expecting(human), squash=False))
@@ -211,7 +203,7 @@ async def test_B38_hook_sees_the_source_as_it_was_sent(
     request = replace(fenced.request, squash=squash)
     for source in (*names, "perago-settled-1", f"{names[0]}~0"):
         refused = await fenced.merge(replace(request, source=source))
-        assert isinstance(refused, RefusedByHook)
+        assert isinstance(refused, outcome.RefusedByHook)
         assert f"perago.private_branch {source}: publish through Perago" in refused.text
     assert await fenced.head() == fenced.input_ref
     expecting = replace(fenced.expecting(fenced.input_ref), source=names[1], squash=squash)

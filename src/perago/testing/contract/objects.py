@@ -7,15 +7,8 @@ from pathlib import Path
 import pytest
 
 from perago.domain.lakefs import BranchName, CommitId, RepositoryId
+from perago.ports import errors
 from perago.ports.asking import pages
-from perago.ports.errors import (
-    BranchMissingError,
-    ObjectMissingError,
-    OutcomeUnknownError,
-    ProtectedBranchError,
-    ReferenceMissingError,
-    RequestRefusedError,
-)
 from perago.ports.objects import ObjectEntry, ObjectUpload
 from perago.testing.contract.lakefs_under_test import MAIN, LakeFSUnderTest
 
@@ -135,15 +128,15 @@ async def test_O6_listing_carries_content_type_and_metadata(scene: Scene) -> Non
 
 async def test_O7_read_missing(scene: Scene) -> None:
     for path in ("nothing", "kep", "kept/"):
-        with pytest.raises(ObjectMissingError):
+        with pytest.raises(errors.ObjectMissingError):
             await scene.read(path)
-    with pytest.raises(ObjectMissingError):
+    with pytest.raises(errors.ObjectMissingError):
         await scene.under_test.objects.read(scene.repository, "nowhere", "kept")
 
 
 async def test_O8_list_unknown_ref(scene: Scene) -> None:
     for ref in ("nowhere", "f" * 64):
-        with pytest.raises(ReferenceMissingError):
+        with pytest.raises(errors.ReferenceMissingError):
             await scene.under_test.objects.list_page(scene.repository, ref, prefix="")
 
 
@@ -158,9 +151,9 @@ async def test_O9_bulk_delete(scene: Scene) -> None:
 
 
 async def test_O10_write_to_missing_branch(scene: Scene) -> None:
-    with pytest.raises(BranchMissingError):
+    with pytest.raises(errors.BranchMissingError):
         await scene.upload("new", b"new", NOWHERE)
-    with pytest.raises(BranchMissingError):
+    with pytest.raises(errors.BranchMissingError):
         await scene.under_test.objects.copy(
             scene.repository, NOWHERE, source_ref=MAIN, source_path="nothing", target_path="new"
         )
@@ -174,7 +167,7 @@ async def test_O11_copy_keeps_bytes_and_type(scene: Scene) -> None:
     )
     assert (copy.path, copy.content_type, copy.size) == ("copied/new", "application/json", 2)
     assert await scene.read("copied/new") == b"{}"
-    with pytest.raises(ObjectMissingError):
+    with pytest.raises(errors.ObjectMissingError):
         await scene.under_test.objects.copy(
             scene.repository, WORK, source_ref=MAIN, source_path="new", target_path="again"
         )
@@ -182,11 +175,11 @@ async def test_O11_copy_keeps_bytes_and_type(scene: Scene) -> None:
 
 async def test_O12_write_to_protected_branch(scene: Scene) -> None:
     await scene.under_test.protect(scene.repository, f"{MAIN}*")
-    with pytest.raises(BranchMissingError):
+    with pytest.raises(errors.BranchMissingError):
         await scene.upload("new", b"new", BranchName(f"{MAIN}-2"))
-    with pytest.raises(ProtectedBranchError):
+    with pytest.raises(errors.ProtectedBranchError):
         await scene.upload("new", b"new", MAIN)
-    with pytest.raises(ProtectedBranchError):
+    with pytest.raises(errors.ProtectedBranchError):
         await scene.under_test.objects.delete_many(scene.repository, MAIN, ["kept"])
     assert await scene.paths(ref=MAIN) == ["kept"]
 
@@ -223,7 +216,7 @@ async def test_O16_long_paths(scene: Scene) -> None:
     longest = "ü" * 512
     await scene.upload(longest, b"x")
     assert await scene.read(longest) == b"x"
-    with pytest.raises(RequestRefusedError, match="maximum length"):
+    with pytest.raises(errors.RequestRefusedError, match="maximum length"):
         await scene.upload(f"{longest}a", b"x")
     assert await scene.paths() == ["kept", longest]
 
@@ -231,12 +224,12 @@ async def test_O16_long_paths(scene: Scene) -> None:
 async def test_O17_lost_answer_is_unknown(scene: Scene) -> None:
     at = scene.repository, WORK
     async with scene.under_test.losing_answers() as losing:
-        with pytest.raises(OutcomeUnknownError):
+        with pytest.raises(errors.OutcomeUnknownError):
             await losing.objects.upload(*at, ObjectUpload("new", scene.file(b"new")))
         assert await scene.read("new") == b"new"
-        with pytest.raises(OutcomeUnknownError):
+        with pytest.raises(errors.OutcomeUnknownError):
             await losing.objects.copy(*at, source_ref=WORK, source_path="new", target_path="copied")
         assert await scene.read("copied") == b"new"
-        with pytest.raises(OutcomeUnknownError):
+        with pytest.raises(errors.OutcomeUnknownError):
             await losing.objects.delete_many(*at, ["new", "copied"])
     assert await scene.paths() == ["kept"]

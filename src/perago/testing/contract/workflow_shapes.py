@@ -4,12 +4,7 @@ import pytest
 
 from perago.domain.attempt import AttemptStatus, WorkflowStatus
 from perago.ports.errors import RequestRefusedError
-from perago.testing.contract.conductor_under_test import (
-    ConductorScene,
-    runs_child,
-    simple,
-    system,
-)
+from perago.testing.contract.conductor_under_test import ConductorScene, runs_child, simple, system
 from perago.testing.contract.conductor_under_test import scene as scene
 
 LOOP_TWICE = "if ($.loop['iteration'] < 2) { true; } else { false; }"

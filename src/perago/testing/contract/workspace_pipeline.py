@@ -12,14 +12,7 @@ from perago.domain.errors import ReservedPathError
 from perago.domain.lakefs import BranchName, CommitId, RepositoryId, StagedReference
 from perago.domain.paths import ATTEMPT_MARKER
 from perago.domain.sync_plan import SyncPlan
-from perago.ports.errors import (
-    DamagedObjectError,
-    OutcomeUnknownError,
-    ReferenceMissingError,
-    ServiceError,
-    UnsafeNameError,
-    WorkspaceLostError,
-)
+from perago.ports import errors
 from perago.ports.objects import ObjectEntry
 from perago.ports.workspace import Materialised, StagingArea, WorkspacePipeline, WorkspaceSource
 from perago.testing.contract.lakefs_under_test import MAIN, LakeFSUnderTest
@@ -180,7 +173,7 @@ async def test_P4_unsafe_names_are_refused_before_anything_moves(
 ) -> None:
     files = {f"data/{name}": b"x" for name in names}
     commit = await bench.commit({**TREE, **files})
-    with pytest.raises(UnsafeNameError) as raised:
+    with pytest.raises(errors.UnsafeNameError) as raised:
         await bench.materialise(commit)
     assert all(repr(name) in str(raised.value) for name in names)
     assert bench.local() == {}
@@ -219,7 +212,7 @@ async def test_P8_symlinks_are_refused(bench: Bench, target: str) -> None:
     materialised = await bench.materialise(await bench.commit(TREE))
     (bench.directory / "deep/link").symlink_to(bench.directory / target)
     refusal = "workspace publication does not support symlinks: deep/link"
-    with pytest.raises(ServiceError, match=refusal):
+    with pytest.raises(errors.ServiceError, match=refusal):
         await bench.pipeline.plan(materialised)
 
 
@@ -276,10 +269,10 @@ async def test_P11_changed_objects_keep_their_metadata(bench: Bench) -> None:
 async def test_P12_a_lost_directory_is_an_error(bench: Bench) -> None:
     materialised = await bench.materialise(await bench.commit(TREE))
     bench.directory.rename(bench.directory.with_name("elsewhere"))
-    with pytest.raises(WorkspaceLostError):
+    with pytest.raises(errors.WorkspaceLostError):
         await bench.pipeline.plan(materialised)
     bench.directory.mkdir()
-    with pytest.raises(WorkspaceLostError):
+    with pytest.raises(errors.WorkspaceLostError):
         await bench.pipeline.plan(materialised)
 
 
@@ -301,7 +294,7 @@ async def test_P14_verify_finds_a_difference(bench: Bench, path: str) -> None:
     bench.write("a.csv", b"two,one\n")
     plan, area = await bench.stage(materialised)
     await bench.under_test.write(bench.repository, area.staged.branch, path, b"behind")
-    with pytest.raises(DamagedObjectError, match=path):
+    with pytest.raises(errors.DamagedObjectError, match=path):
         await bench.pipeline.verify(materialised, plan, area)
 
 
@@ -323,7 +316,7 @@ async def test_P16_directory_markers_are_ignored(bench: Bench) -> None:
 
 
 async def test_P17_unknown_commit(bench: Bench) -> None:
-    with pytest.raises(ReferenceMissingError):
+    with pytest.raises(errors.ReferenceMissingError):
         await bench.materialise(CommitId("0" * 64))
 
 
@@ -348,7 +341,7 @@ async def test_P19_another_process_goes_on(bench: Bench) -> None:
     described = await bench.pipeline.describe(materialised)
     await bench.pipeline.forget(materialised)
     if described is None:
-        with pytest.raises(WorkspaceLostError):
+        with pytest.raises(errors.WorkspaceLostError):
             await bench.pipeline.reopen(materialised.source, bench.directory, "")
         return
     again = await bench.pipeline.reopen(materialised.source, bench.directory, described)
@@ -390,10 +383,10 @@ async def test_P20_a_changed_directory_is_not_reopened(
     described = await bench.pipeline.describe(materialised)
     await bench.pipeline.forget(materialised)
     for text in ("", "not a description"):
-        with pytest.raises(WorkspaceLostError):
+        with pytest.raises(errors.WorkspaceLostError):
             await bench.pipeline.reopen(materialised.source, bench.directory, text)
     change(bench.directory)
-    with pytest.raises(WorkspaceLostError):
+    with pytest.raises(errors.WorkspaceLostError):
         await bench.pipeline.reopen(materialised.source, bench.directory, described or "")
 
 
@@ -415,5 +408,5 @@ async def test_P21_lost_answer_is_unknown(bench: Bench, change: Callable[[Path],
         plan = await unheard.pipeline.plan(materialised)
         area = await bench.open_staging(materialised)
         unheard.lose()
-        with pytest.raises(OutcomeUnknownError):
+        with pytest.raises(errors.OutcomeUnknownError):
             await unheard.pipeline.transfer(materialised, plan, area)
