@@ -298,7 +298,7 @@ PLANTS: Sequence[Plant] = (
     Plant(
         "gc does not put back what an attempt decides while it is removed",
         f"{GC}._put_back",
-        "if not owner.segment or branch != staging_of(branch):",
+        "if not owner.segment or branch != names.staging_of(branch):",
         "if True:",
         (
             "gc-age-zero",

@@ -238,9 +238,8 @@ class Story:
 
 def commit_kind(commit: CommitRecord, accepted: Iterable[str]) -> str:
     """What a commit is to the workflows: staged, published, abandoned, or of another writer."""
-    if (
-        commit_metadata.PHASE not in commit.metadata
-    ):  # the commit of a fence has an owner, and is no task's work
+    # The commit of a fence has an owner, and is no task's work.
+    if commit_metadata.PHASE not in commit.metadata:
         return "foreign" if commit.parents else "root"
     if commit.commit in set(accepted):
         return "published"  # also a staged commit that the target was relocated to

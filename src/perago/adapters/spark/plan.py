@@ -49,9 +49,8 @@ CHANGES_AT_ONCE = 20_000
 # Up to here the driver sorts the changes itself. A job for them takes longer than the rest of the
 # plan; above, sorting would hold the driver's memory and its one core.
 FEW_CHANGES = 2_000
-STAMPED = len(
-    sync_plan.FoundFile._fields[:-1]
-)  # how many fields the rows of a file begin with, both of them
+# How many fields the rows of a file begin with, both of them.
+STAMPED = len(sync_plan.FoundFile._fields[:-1])
 _NEVER = -1  # a ctime that no file has, see `_look`
 # Comparing moves no bytes, so a part may have more rows. Fewer parts make the join less wide.
 ROWS_PER_COMPARED_PART = 250_000

@@ -75,9 +75,8 @@ async def removed_afterwards(
         yield
     finally:
         for name in reversed(names):
-            with suppress(
-                errors.ServiceError
-            ):  # garbage collection sweeps canaries older than an hour
+            # What stays here goes later: garbage collection sweeps canaries older than an hour.
+            with suppress(errors.ServiceError):
                 await branches.delete(repository, name)
 
 
@@ -265,9 +264,8 @@ async def _merge_protected(
             staged = await _empty_commit(tools, repository, target, source, head)
             try:
                 await branches.protect(repository, PROTECTED_CANARIES, like=like)
-            except (
-                errors.AccessDeniedError
-            ):  # the key may not change rules; the fence was tried without
+            # The key may not change rules; the fence was tried without.
+            except errors.AccessDeniedError:
                 return ProtectedMerge.NOT_TRIED
             if not await _is_enforced(tools, clock, repository, target, head):
                 return ProtectedMerge.NOT_TRIED

@@ -308,9 +308,8 @@ class RemotePass(judging.PassSoFar):
         return await until_answered(self.tools.clock, lambda: self._put_back(branch, owner))
 
     async def _put_back(self, branch: BranchName, owner: Owner) -> str | None:
-        if not owner.segment or branch != names.staging_of(
-            branch
-        ):  # no decision is on a scratch branch
+        # No decision is on a scratch branch.
+        if not owner.segment or branch != names.staging_of(branch):
             return None
         async for tag in self.tags(f"{names.DECISION_TAG_PREFIX}{owner.segment}-"):
             if tag.name in self._listed and tag.name not in self.gone:

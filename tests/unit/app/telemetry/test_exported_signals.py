@@ -54,7 +54,9 @@ def test_the_settings_of_0_6_1_reach_the_exporter(tmp_path: Path) -> None:
 
 
 def test_without_the_extra_there_is_an_import_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Both: an import of a module from its package takes the package's attribute first.
     monkeypatch.delitem(sys.modules, "perago.adapters.observability.otlp", raising=False)
+    monkeypatch.delattr("perago.adapters.observability.otlp", raising=False)
     monkeypatch.setitem(sys.modules, "opentelemetry.trace", None)
     with pytest.raises(ImportError, match="opentelemetry"):
         open_telemetry(ExportedSignals(traces=True), {})
