@@ -29,8 +29,8 @@ FILES_REACHED, CODE_LINES_REACHED, IMPORT_SHARE_REACHED = 234, 43_350, 0.07
 TRIO = ("78", "25000", "170", "8 / 32 / 348", "6.9 %", "14.4 %", "2.19", "")
 PYICEBERG = ("82", "39000", "211", "3 / 21 / 149", "5.4 %", "5.3 %", "0.53", "")
 BY_HAND = (
-    "files and hops to understand one publication, context objects, ways to send a request,"
-    " lifecycles, fault models, files for a fourth policy"
+    "context objects, ways to send a request, lifecycles, fault models, files for a fourth policy"
+    " (files and hops of one publication: tests/unit/app/test_way_of_an_attempt.py)"
 )
 _PART = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+")
 

@@ -170,12 +170,12 @@ def _foreign_to_the_domain(source: Source) -> Iterator[str]:
 
 
 def _asked_policies(source: Source) -> Iterator[str]:
-    """A comparison with a policy or a level by name; `auto` is none of them."""
+    """A comparison with a policy or a level by name, or a set of them; `auto` is none of them."""
     decides = source.is_under("src/perago/domain", "src/perago/testing")
     if decides or not source.is_under("src/perago"):
         return
     for node in source.nodes:
-        if isinstance(node, ast.Compare | ast.MatchValue):
+        if isinstance(node, ast.Compare | ast.MatchValue | ast.Set):
             for part in ast.walk(node):
                 text = isinstance(part, ast.Constant) and part.value in set(Level) | set(Policy)
                 if text or POLICY_NAMED.fullmatch(ast.unparse(part)):
@@ -274,6 +274,12 @@ def test_what_a_clone_runs_names_no_address() -> None:
         (_asked_policies, "src/perago/app/a.py", "x = level is Level.SETTLED\n"),
         pytest.param(
             _asked_policies, "src/perago/app/a.py", "x = level == 'settled'\n", id="by its text"
+        ),
+        pytest.param(
+            _asked_policies,
+            "src/perago/app/a.py",
+            "X = frozenset({PolicySetting.LINEAGE})\n",
+            id="a set of policies",
         ),
         pytest.param(
             _asked_policies,

@@ -1,1 +1,1 @@
-"""The application: the spine of one attempt, what authors write, and the command line."""
+"""The application: the steps of one attempt, what authors write, and the command line."""

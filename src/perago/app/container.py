@@ -1,4 +1,4 @@
-"""The composition root: the only module that names adapters.
+"""The composition root. With `pipeline_parts`, its part for workspaces, it alone names adapters.
 
 Adapters are chosen by the scheme of an address: `memory:`, `http:` and `https:` are ours, any
 other scheme is looked up in the entry point group `perago.adapters`. Those with libraries of their

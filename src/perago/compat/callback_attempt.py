@@ -1,7 +1,7 @@
 """One attempt with the callbacks of a caller of 0.6.1 behind the ports that its steps ask.
 
 Calls them with what 0.6.1 promised. Decides nothing: directories and clocks are those of a worker,
-and so is the one spine.
+and so are the steps of an attempt.
 """
 
 import hashlib
@@ -120,7 +120,7 @@ async def run_on_callbacks(
     workspace_root: Path,
     failure_reason_max_length: int,
 ) -> RuntimeTaskResult:
-    """Run the one spine and return how the attempt ended."""
+    """Run the steps of an attempt and return how the attempt ended."""
     attempt = Attempt(
         task=_published_by_callback(run.task),
         record=run.record,

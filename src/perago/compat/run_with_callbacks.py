@@ -1,4 +1,4 @@
-"""`run_workspace_task_attempt` and its sibling: the signatures of 0.6.1 on the one spine.
+"""`run_workspace_task_attempt` and its sibling: 0.6.1's signatures, on the real attempt.
 
 Blocks until the attempt has ended and returns how. Sends nothing to Conductor.
 """

@@ -94,11 +94,17 @@ class PolicyShape:
     """Whether the table reads `removed` of its facts: a request for each 1,000 changes."""
     relocates: bool = False
     """Whether it replaces a publication by a hard reset, which branch protection refuses."""
+    fails_as_documented: bool = False
+    """Whether outages end an attempt FAILED, as 0.6.1 documents it, in place of a hand-back."""
 
 
 SHAPES: Mapping[Policy, PolicyShape] = {
     Policy.HEAD_PARENT: PolicyShape(
-        head_parent.decide, commits_read_max=1, promises=head_parent.PROMISES, relocates=True
+        head_parent.decide,
+        commits_read_max=1,
+        promises=head_parent.PROMISES,
+        relocates=True,
+        fails_as_documented=True,
     ),
     Policy.LINEAGE: PolicyShape(
         lineage.decide,
@@ -106,6 +112,7 @@ SHAPES: Mapping[Policy, PolicyShape] = {
         commits_read_max=lineage.FIRST_PARENT_COMMITS_MAX + 1,
         promises=lineage.PROMISES,
         names_superseded=True,
+        fails_as_documented=True,
     ),
     Policy.SETTLED: PolicyShape(
         settled.decide,
@@ -116,6 +123,12 @@ SHAPES: Mapping[Policy, PolicyShape] = {
         isolations=frozenset(Isolation),
     ),
 }
+
+
+def fails_as_documented(setting: PolicySetting) -> bool:
+    """Whether a setting asks for the ends of 0.6.1; `auto` names no policy, so it never does."""
+    return setting is not PolicySetting.AUTO and SHAPES[Policy(setting)].fails_as_documented
+
 
 AUTO_FENCED = Policy.SETTLED
 AUTO_UNFENCED = Policy.HEAD_PARENT  # what 0.6.1 does, so that its users need change nothing

@@ -265,6 +265,8 @@ class EmbeddedWorkers:
             # The release stands first, because `or` would leave it out.
             if await self._release_due() or polled or ended:
                 continue
+            # After the end of every workflow only processes that stand still are left. `rest` would
+            # wait on real servers for rows that change no more, so it is not asked then.
             over = await self._everything_ended(workflow_ids)
             nothing_is_due = over or not await self._servers.rest(workflow_ids)
             if nothing_is_due and not await self._release_idle():

@@ -330,6 +330,8 @@ class RepositoryState:
             raise errors.ReferenceMissingError(
                 f"read commit {self.id}/{reference}: commit not found"
             )
+        # The order of lakeFS: a whole id, a branch, a tag, and last the beginning of an id. A
+        # branch may be named like an id; who holds a commit id must never get that branch.
         commit = self.graph.find_whole(name)
         if commit is not None:
             return commit

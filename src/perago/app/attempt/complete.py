@@ -238,6 +238,8 @@ async def _send(ports: AttemptPorts, update: AttemptEnd, seconds: float) -> Reco
         else:
             await ports.queue.complete(update, timeout_seconds=seconds)
     except MissingError:
+        # Conductor does not know the row any more, for example because the workflow was removed or
+        # restarted. So the end of the workflow or another row counts, and this attempt never will.
         return Recorded.SUPERSEDED
     except ServiceError as error:
         ports.progress.phase(Phase.WARNED, {"warning": "completion failed", "error": str(error)})
@@ -254,7 +256,7 @@ async def _look(ports: AttemptPorts, update: AttemptEnd) -> Recorded:
         fresh = await ports.queue.read_attempt(update.attempt.workflow_id, update.attempt.task_id)
     except ServiceError:
         return Recorded.UNKNOWN
-    if fresh is None:
+    if fresh is None:  # the row is gone, as in `_send`
         return Recorded.SUPERSEDED
     if isinstance(update, HandBack):
         return judge_hand_back(update, fresh)

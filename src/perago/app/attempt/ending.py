@@ -18,14 +18,12 @@ from perago.domain.hand_back import (
     hand_backs_of,
     pause_seconds,
 )
-from perago.domain.policy import PolicySetting
+from perago.domain.policy import fails_as_documented
 from perago.ports.conductor import AttemptEnd, HandBack, TerminalUpdate
 from perago.ports.errors import LocalDiskError, OutcomeUnknownError, UnavailableError
 
 HANDED_BACK = "HANDED_BACK"
 """The status in logs and metrics; in Conductor such a row is SCHEDULED."""
-
-DOCUMENTS_POLICIES = frozenset({PolicySetting.HEAD_PARENT, PolicySetting.LINEAGE})
 
 
 def cause_of(error: Exception) -> Cause:
@@ -106,7 +104,7 @@ def ending_of(attempt: Attempt, cause: Cause, *, may_publish: bool = True) -> En
     return ending_for(
         cause,
         attempt.leftovers.moment,
-        documents_policy=may_publish and attempt.publication in DOCUMENTS_POLICIES,
+        documents_policy=may_publish and fails_as_documented(attempt.publication),
         limits=RowLimits(limits.poll_seconds, limits.seconds),
         hand_backs=len(hand_backs_of(attempt.record)),
     )

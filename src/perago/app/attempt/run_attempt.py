@@ -1,4 +1,4 @@
-"""The spine: one attempt of one task, from what was polled to what Conductor accepted.
+"""One attempt of one task, step by step: from what was polled to what Conductor accepted.
 
 The order of steps is the specification's; what each step decides is the domain's. One except
 turns whatever ended the attempt into a status, one pass cleans, nothing else is caught here.

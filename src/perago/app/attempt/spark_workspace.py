@@ -1,7 +1,9 @@
-"""Spark without a gateway: both sides of a workspace are local files, as in the in-memory ports.
+"""The workspace of a Spark task: opened, run and staged, with or without a gateway.
 
-The input commit and a copy to write on are brought down; what Spark changed in the copy goes up
-to the private branch. Everything after that is as if Spark had written there itself.
+With a gateway to the object store, Spark reads the input commit and writes to the private branch
+itself. Without one, both sides are local files, as in the in-memory ports: the input commit and a
+copy to write on are brought down, and what Spark changed in the copy goes up. Everything after that
+is the same.
 """
 
 import shutil

@@ -29,7 +29,9 @@ BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300,
 # From 1 KiB to 256 GiB in steps of 4: 15 lines a series, as `BUCKETS` has 16.
 BYTE_BUCKETS = tuple(float(4**power) for power in range(5, 20))
 # An author's label that never repeats (a file name, an id) would take all memory. What comes above
-# is dropped; series that are known go on counting.
+# is dropped; series that are known go on counting. 10,000 histograms are a page of 15 MB that takes
+# 0.3 s to write, in which the worker does nothing else. The same number bounds names, names that
+# were refused, and the caches of both.
 SERIES_MAX = 10_000
 # A histogram `x` owns these names: a counter `x_count` on the same page would be a second one.
 HISTOGRAM_PARTS = ("", "_bucket", "_sum", "_count")
