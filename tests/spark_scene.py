@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from pydantic import BaseModel
-from tests.attempt_worlds import AttemptWorker, Surroundings, attempt_worker
+from tests.attempt_workers import AttemptWorker, Surroundings, attempt_worker
 
 from perago.adapters.memory.lakefs_ports import MemoryTransport
 from perago.adapters.system import AsyncioConcurrency, SystemClock, SystemIdentities

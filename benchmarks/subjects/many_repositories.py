@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from pydantic import BaseModel
-from tests.attempt_worlds import AttemptWorker, Surroundings, attempt_worker
+from tests.attempt_workers import AttemptWorker, Surroundings, attempt_worker
 
 from benchmarks.subjects.assignment import (
     Assignment,
@@ -71,8 +71,8 @@ async def main() -> None:
     cache = LocalCache(told.directory / "cache", told.endpoint, keeps_aside=True)
     pipeline = LocalWorkspacePipeline(lakefs.objects, lakefs.commits, concurrency, transport, cache)
     # Tests move bytes by the port's own calls; a worker moves them as its pipeline does.
-    world = replace(worker.world, lakefs=replace(worker.world.lakefs, pipeline=pipeline))
-    worker = replace(worker, world=world)
+    harness = replace(worker.harness, lakefs=replace(worker.harness.lakefs, pipeline=pipeline))
+    worker = replace(worker, harness=harness)
     await _queue(conductor, told, inputs)
     # Import and connect: a worker does it once and not for each attempt.
     await lakefs.commits.read(RepositoryId(told.repository), told.commit)

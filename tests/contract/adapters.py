@@ -24,19 +24,19 @@ from perago.testing.contract.conductor_under_test import (
 )
 from perago.testing.contract.lakefs_under_test import LakeFSUnderTest, MemoryLakeFSUnderTest
 
-World = TypeVar("World")
-Factory: TypeAlias = Callable[[pytest.FixtureRequest], AbstractAsyncContextManager[World]]
+Harness = TypeVar("Harness")
+Factory: TypeAlias = Callable[[pytest.FixtureRequest], AbstractAsyncContextManager[Harness]]
 
 
 @dataclass(frozen=True, slots=True)
-class Adapter(Generic[World]):
-    """How to open one world for one test, and the marker of the server it needs."""
+class Adapter(Generic[Harness]):
+    """How to open one harness for one test, and the marker of the server it needs."""
 
-    factory: Factory[World]
+    factory: Factory[Harness]
     marker: str | None = None
 
 
-def parameters(registry: Mapping[str, Adapter[World]]) -> list[ParameterSet]:
+def parameters(registry: Mapping[str, Adapter[Harness]]) -> list[ParameterSet]:
     """The registry as fixture parameters, each with its name and marker."""
     return [
         pytest.param(

@@ -14,16 +14,16 @@ from perago.testing.contract.lakefs_under_test import LakeFSUnderTest
 async def lakefs_under_test(request: pytest.FixtureRequest) -> AsyncIterator[LakeFSUnderTest]:
     """A lakeFS, in memory or real."""
     factory: Factory[LakeFSUnderTest] = request.param
-    async with factory(request) as world:
-        yield world
+    async with factory(request) as harness:
+        yield harness
 
 
 @pytest.fixture(params=parameters(CONDUCTOR))
 async def conductor_under_test(request: pytest.FixtureRequest) -> AsyncIterator[ConductorUnderTest]:
     """A Conductor, in memory or real."""
     factory: Factory[ConductorUnderTest] = request.param
-    async with factory(request) as world:
-        yield world
+    async with factory(request) as harness:
+        yield harness
 
 
 @pytest.fixture

@@ -40,65 +40,67 @@ class Unheard:
 
 
 @dataclass(frozen=True, slots=True)
-class TransportWorld:
+class TransportHarness:
     """A lakeFS, a way to move its objects, and how to do things side by side.
 
     `unheard` opens the same way for somebody who gets no answer from lakeFS any more.
     """
 
-    world: LakeFSUnderTest
+    harness: LakeFSUnderTest
     transport: ObjectTransport
     concurrency: Concurrency
     unheard: Callable[[], AbstractAsyncContextManager[Unheard]]
 
 
 @dataclass(frozen=True, slots=True)
-class PipelineWorld:
+class PipelineHarness:
     """A lakeFS and a pipeline on it."""
 
-    world: LakeFSUnderTest
+    harness: LakeFSUnderTest
     pipeline: WorkspacePipeline
     unheard: Callable[[], AbstractAsyncContextManager[UnheardPipeline]]
 
 
-def _over_port(world: LakeFSUnderTest, concurrency: Concurrency) -> TransportWorld:
+def _over_port(harness: LakeFSUnderTest, concurrency: Concurrency) -> TransportHarness:
     @asynccontextmanager
     async def unheard() -> AsyncGenerator[Unheard]:
         faults = FaultInjector()
-        objects = faulty_port(world.objects, "objects", faults)
-        commits = faulty_port(world.commits, "commits", faults)
+        objects = faulty_port(harness.objects, "objects", faults)
+        commits = faulty_port(harness.commits, "commits", faults)
         lose = partial(faults.plan, always(lose_answer(ANY_CALL)))
         yield Unheard(objects, commits, MemoryTransport(objects, concurrency), lose)
 
-    return TransportWorld(world, MemoryTransport(world.objects, concurrency), concurrency, unheard)
+    return TransportHarness(
+        harness, MemoryTransport(harness.objects, concurrency), concurrency, unheard
+    )
 
 
 @asynccontextmanager
 async def _in_memory(
     request: pytest.FixtureRequest, *, threads: bool = False
-) -> AsyncGenerator[TransportWorld]:
-    async with open_memory_lakefs(request) as world:
+) -> AsyncGenerator[TransportHarness]:
+    async with open_memory_lakefs(request) as harness:
         concurrency = AsyncioConcurrency() if threads else SequentialConcurrency()
-        yield _over_port(world, concurrency)
+        yield _over_port(harness, concurrency)
         if isinstance(concurrency, AsyncioConcurrency):
             concurrency.close()
 
 
 @asynccontextmanager
-async def _by_port(request: pytest.FixtureRequest) -> AsyncGenerator[TransportWorld]:
+async def _by_port(request: pytest.FixtureRequest) -> AsyncGenerator[TransportHarness]:
     # Imported on use: a run without servers must not load the vendor's client.
     from tests.contract.real_lakefs import open_real_lakefs  # noqa: PLC0415
 
     concurrency = AsyncioConcurrency()
-    async with open_real_lakefs(request) as world:
-        yield _over_port(world, concurrency)
+    async with open_real_lakefs(request) as harness:
+        yield _over_port(harness, concurrency)
     concurrency.close()
 
 
 @asynccontextmanager
 async def _by_http(
     request: pytest.FixtureRequest, *, server: str, route: RouteChoice
-) -> AsyncGenerator[TransportWorld]:
+) -> AsyncGenerator[TransportHarness]:
     from tests.contract.real_lakefs import configuration_of, connected  # noqa: PLC0415
 
     named = request.getfixturevalue(server)
@@ -118,17 +120,17 @@ async def _by_http(
     concurrency = AsyncioConcurrency()
     client = LakeFSClient(configuration)
     transport = LakeFSObjects(client)
-    async with connected(named) as world:
-        yield TransportWorld(world, transport, concurrency, unheard)
+    async with connected(named) as harness:
+        yield TransportHarness(harness, transport, concurrency, unheard)
     client.close()
     concurrency.close()
 
 
-def _http(server: str, route: RouteChoice) -> Adapter[TransportWorld]:
+def _http(server: str, route: RouteChoice) -> Adapter[TransportHarness]:
     return Adapter(partial(_by_http, server=server, route=route), marker="lakefs")
 
 
-TRANSPORTS: dict[str, Adapter[TransportWorld]] = {
+TRANSPORTS: dict[str, Adapter[TransportHarness]] = {
     "memory, one by one": Adapter(_in_memory),
     "memory, side by side": Adapter(partial(_in_memory, threads=True)),
     "lakefs, objects port": Adapter(_by_port, marker="lakefs"),
@@ -140,13 +142,13 @@ TRANSPORTS: dict[str, Adapter[TransportWorld]] = {
 
 @asynccontextmanager
 async def _local(
-    request: pytest.FixtureRequest, *, transport: Factory[TransportWorld], cached: bool
-) -> AsyncGenerator[PipelineWorld]:
+    request: pytest.FixtureRequest, *, transport: Factory[TransportHarness], cached: bool
+) -> AsyncGenerator[PipelineHarness]:
     place: Path = request.getfixturevalue("tmp_path")
     async with transport(request) as moved:
         cache = LocalCache(place / "cache", "test") if cached else None
         pipeline = LocalWorkspacePipeline(
-            moved.world.objects, moved.world.commits, moved.concurrency, moved.transport, cache
+            moved.harness.objects, moved.harness.commits, moved.concurrency, moved.transport, cache
         )
 
         @asynccontextmanager
@@ -157,10 +159,10 @@ async def _local(
                 )
                 yield UnheardPipeline(losing, parts.lose)
 
-        yield PipelineWorld(moved.world, pipeline, unheard)
+        yield PipelineHarness(moved.harness, pipeline, unheard)
 
 
-PIPELINES: dict[str, Adapter[PipelineWorld]] = {
+PIPELINES: dict[str, Adapter[PipelineHarness]] = {
     f"{name}{', cached' if cached else ''}": Adapter(
         partial(_local, transport=adapter.factory, cached=cached), adapter.marker
     )
@@ -171,7 +173,7 @@ PIPELINES: dict[str, Adapter[PipelineWorld]] = {
 
 
 @asynccontextmanager
-async def _sized(request: pytest.FixtureRequest) -> AsyncGenerator[PipelineWorld]:
+async def _sized(request: pytest.FixtureRequest) -> AsyncGenerator[PipelineHarness]:
     """Every workspace of more than three objects is somebody else's."""
     async with _in_memory(request) as moved:
 
@@ -186,22 +188,22 @@ async def _sized(request: pytest.FixtureRequest) -> AsyncGenerator[PipelineWorld
                 losing = sized(parts.objects, parts.commits, parts.transport)
                 yield UnheardPipeline(losing, parts.lose)
 
-        heard = sized(moved.world.objects, moved.world.commits, moved.transport)
-        yield PipelineWorld(moved.world, heard, unheard)
+        heard = sized(moved.harness.objects, moved.harness.commits, moved.transport)
+        yield PipelineHarness(moved.harness, heard, unheard)
 
 
 PIPELINES["memory, sized"] = Adapter(_sized)
 
 
 @asynccontextmanager
-async def _on_spark(request: pytest.FixtureRequest) -> AsyncGenerator[PipelineWorld]:
+async def _on_spark(request: pytest.FixtureRequest) -> AsyncGenerator[PipelineHarness]:
     # Imported on use: a run without Spark must not look for it.
     from tests.contract.spark_pipelines import open_spark_pipeline  # noqa: PLC0415
 
-    async with open_spark_pipeline(request) as (world, pipeline, unheard):
-        yield PipelineWorld(world, pipeline, unheard)
+    async with open_spark_pipeline(request) as (harness, pipeline, unheard):
+        yield PipelineHarness(harness, pipeline, unheard)
 
 
-SPARK_PIPELINES: dict[str, Adapter[PipelineWorld]] = {
+SPARK_PIPELINES: dict[str, Adapter[PipelineHarness]] = {
     "lakefs, spark": Adapter(_on_spark, marker="spark"),
 }

@@ -83,7 +83,7 @@ def settings_of(server: ConductorServer) -> ConductorSettings:
 
 @asynccontextmanager
 async def connected(server: ConductorServer) -> AsyncGenerator[RealConductor]:
-    """The world on one server."""
+    """The harness on one server."""
     real = RealConductor(settings_of(server))
     try:
         yield real
@@ -95,5 +95,5 @@ async def connected(server: ConductorServer) -> AsyncGenerator[RealConductor]:
 async def open_real_conductor(request: pytest.FixtureRequest) -> AsyncGenerator[RealConductor]:
     """The session's server with system workers: without them no JOIN ends."""
     server: ConductorServer = request.getfixturevalue("conductor_workers_server")
-    async with connected(server) as world:
-        yield world
+    async with connected(server) as harness:
+        yield harness

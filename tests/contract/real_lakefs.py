@@ -198,5 +198,5 @@ async def connected(
 async def open_real_lakefs(request: pytest.FixtureRequest) -> AsyncGenerator[RealLakeFS]:
     """Connect to the lakeFS of this session."""
     server: LakefsServer = request.getfixturevalue("lakefs_server")
-    async with connected(server) as world:
-        yield world
+    async with connected(server) as harness:
+        yield harness

@@ -42,10 +42,10 @@ async def open_spark_pipeline(
         secret_access_key=server.secret_access_key,
     )
     concurrency = AsyncioConcurrency()
-    async with connected(server) as world:
+    async with connected(server) as harness:
         pipeline = SparkWorkspacePipeline(
             SparkConfiguration(),
-            world.objects,
+            harness.objects,
             partial(open_part_work, open_lakefs, connection),
             concurrency,
             state_root=place / "state",
@@ -62,7 +62,7 @@ async def open_spark_pipeline(
                 past_proxy = replace(connection, url=proxy.url)
                 losing = SparkWorkspacePipeline(
                     SparkConfiguration(),
-                    world.objects,
+                    harness.objects,
                     partial(open_part_work, impatient, past_proxy),
                     concurrency,
                     state_root=place / "unheard",
@@ -70,5 +70,5 @@ async def open_spark_pipeline(
                 yield UnheardPipeline(losing, proxy.cut)
             assert proxy.answers_lost
 
-        yield world, pipeline, unheard
+        yield harness, pipeline, unheard
     concurrency.close()

@@ -18,7 +18,7 @@ from perago.ports.telemetry import DataEvent, DataEventKind, DataEvents, DataVer
 AT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 
-class World(Protocol):
+class Harness(Protocol):
     """One catalogue, and what it has."""
 
     @property
@@ -32,7 +32,7 @@ class World(Protocol):
 
 
 @final
-class MemoryWorld:
+class MemoryHarness:
     """The memory of a test."""
 
     def __init__(self) -> None:
@@ -57,7 +57,7 @@ class KeptEvents(Transport):
 
 
 @final
-class OpenLineageWorld:
+class OpenLineageHarness:
     """The library, with a transport that keeps what it is given."""
 
     def __init__(self) -> None:
@@ -69,12 +69,15 @@ class OpenLineageWorld:
         return [each["job"]["name"] for each in self._kept.sent]
 
 
-WORLDS: dict[str, Callable[[], World]] = {"memory": MemoryWorld, "openlineage": OpenLineageWorld}
+HARNESSES: dict[str, Callable[[], Harness]] = {
+    "memory": MemoryHarness,
+    "openlineage": OpenLineageHarness,
+}
 
 
-@pytest.fixture(params=list(WORLDS))
-def world(request: pytest.FixtureRequest) -> World:
-    return WORLDS[request.param]()
+@pytest.fixture(params=list(HARNESSES))
+def harness(request: pytest.FixtureRequest) -> Harness:
+    return HARNESSES[request.param]()
 
 
 def event(task: str, text: str = "x") -> DataEvent:
@@ -92,22 +95,22 @@ def event(task: str, text: str = "x") -> DataEvent:
     )
 
 
-def test_J1_never_raises(world: World) -> None:
+def test_J1_never_raises(harness: Harness) -> None:
     for _ in range(2):
         for text in ("", "\x00", "ключ", "\udcff", "x" * 100_000, "lakefs://[", "a b"):
-            world.events.send(event("t", text))
-        world.events.close()
+            harness.events.send(event("t", text))
+        harness.events.close()
 
 
-def test_J2_order_is_kept(world: World) -> None:
+def test_J2_order_is_kept(harness: Harness) -> None:
     names = [f"t{number}" for number in range(100)]
     for name in names:
-        world.events.send(event(name))
-    world.events.close()
-    assert world.tasks() == names
+        harness.events.send(event(name))
+    harness.events.close()
+    assert harness.tasks() == names
 
 
-def test_J3_close_hands_over(world: World) -> None:
-    world.events.send(event("last"))
-    world.events.close()
-    assert world.tasks() == ["last"]
+def test_J3_close_hands_over(harness: Harness) -> None:
+    harness.events.send(event("last"))
+    harness.events.close()
+    assert harness.tasks() == ["last"]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from tests.contract.adapters import Factory, parameters
-from tests.contract.pipelines import TRANSPORTS, TransportWorld
+from tests.contract.pipelines import TRANSPORTS, TransportHarness
 
 from perago.adapters.workspace.changes import SymlinkError
 from perago.adapters.workspace.staging import Staging
@@ -25,14 +25,14 @@ NOTHING: Mapping[str, FileFacts] = {}
 class Bench:
     """One repository, a directory, and what brings it onto the main branch."""
 
-    opened: TransportWorld
+    opened: TransportHarness
     repository: RepositoryId
     directory: Path
 
     def uploads(self, transport: ObjectTransport | None = None) -> DirectoryUploads:
         """The adapter under test."""
-        world, moved = self.opened.world, transport or self.opened.transport
-        return Staging(world.objects, world.commits, moved, self.opened.concurrency)
+        harness, moved = self.opened.harness, transport or self.opened.transport
+        return Staging(harness.objects, harness.commits, moved, self.opened.concurrency)
 
     def area(self, branch: BranchName = MAIN) -> StagingArea:
         """The folder of a branch."""
@@ -47,7 +47,7 @@ class Bench:
 
     async def tree(self) -> dict[str, bytes]:
         """Every object of the branch, as it shows now."""
-        objects = self.opened.world.objects
+        objects = self.opened.harness.objects
         page = await objects.list_page(self.repository, MAIN, prefix="")
         return {
             entry.path: await objects.read(self.repository, MAIN, entry.path)
@@ -57,15 +57,15 @@ class Bench:
 
 @pytest.fixture(params=parameters(TRANSPORTS))
 async def bench(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Bench]:
-    factory: Factory[TransportWorld] = request.param
+    factory: Factory[TransportHarness] = request.param
     async with factory(request) as opened:
-        repository = await opened.world.create_repository()
+        repository = await opened.harness.create_repository()
         (tmp_path / "local").mkdir()
         yield Bench(opened, repository, tmp_path / "local")
 
 
 async def test_U1_bring_makes_the_tree(bench: Bench) -> None:
-    await bench.opened.world.write(bench.repository, MAIN, "beside.txt", b"not ours")
+    await bench.opened.harness.write(bench.repository, MAIN, "beside.txt", b"not ours")
     bench.write(a="first", b="gone", deep__er__c="c", empty="")
     held, _ = await bench.uploads().bring(bench.directory, NOTHING, bench.area())
     bench.write(a="second", d="first")

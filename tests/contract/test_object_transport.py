@@ -8,7 +8,7 @@ from threading import Lock
 
 import pytest
 from tests.contract.adapters import Factory, parameters
-from tests.contract.pipelines import TRANSPORTS, TransportWorld
+from tests.contract.pipelines import TRANSPORTS, TransportHarness
 
 from perago.domain.lakefs import NO_METADATA, BranchName, RepositoryId
 from perago.ports.errors import (
@@ -35,7 +35,7 @@ LARGE = bytes(range(256)) * 4096 * 41  # 41 MiB: in one piece, in ranges, by any
 class Bench:
     """One repository, and the transport that moves its objects."""
 
-    opened: TransportWorld
+    opened: TransportHarness
     repository: RepositoryId
     place: Path
 
@@ -47,11 +47,11 @@ class Bench:
     async def write(self, files: Mapping[str, bytes]) -> None:
         """Write objects on main."""
         for path, content in files.items():
-            await self.opened.world.write(self.repository, MAIN, path, content)
+            await self.opened.harness.write(self.repository, MAIN, path, content)
 
     async def orders(self, ref: str = MAIN) -> list[FetchOrder]:
         """An order for each object."""
-        page = await self.opened.world.objects.list_page(self.repository, ref, prefix="")
+        page = await self.opened.harness.objects.list_page(self.repository, ref, prefix="")
         return [
             FetchOrder(entry, self.place / f"target-{number}")
             for number, entry in enumerate(page.entries)
@@ -95,9 +95,9 @@ class Tally:
 
 @pytest.fixture(params=parameters(TRANSPORTS))
 async def bench(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Bench]:
-    factory: Factory[TransportWorld] = request.param
+    factory: Factory[TransportHarness] = request.param
     async with factory(request) as opened:
-        yield Bench(opened, await opened.world.create_repository(), tmp_path)
+        yield Bench(opened, await opened.harness.create_repository(), tmp_path)
 
 
 async def test_M1_fetch_writes_the_exact_bytes(bench: Bench) -> None:
@@ -153,7 +153,7 @@ async def test_M4_store_writes_the_exact_bytes(
         bench.upload(path, content, content_type, metadata) for path, content in files.items()
     ]
     stored = await bench.transport.store(bench.repository, MAIN, uploads)
-    page = await bench.opened.world.objects.list_page(bench.repository, MAIN, prefix="")
+    page = await bench.opened.harness.objects.list_page(bench.repository, MAIN, prefix="")
     for upload, answer, entry in zip(uploads, stored, page.entries, strict=True):
         assert (answer.path, answer.size) == (upload.path, len(files[upload.path]))
         assert answer.checksum == entry.checksum == md5(files[upload.path])
@@ -162,7 +162,7 @@ async def test_M4_store_writes_the_exact_bytes(
             dict(upload.metadata),
         )
         assert (
-            await bench.opened.world.objects.read(bench.repository, MAIN, entry.path)
+            await bench.opened.harness.objects.read(bench.repository, MAIN, entry.path)
             == (files[entry.path])
         )
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 from tests.contract.adapters import Factory, parameters
-from tests.contract.pipelines import SPARK_PIPELINES, PipelineWorld
+from tests.contract.pipelines import SPARK_PIPELINES, PipelineHarness
 
 from perago.testing.contract.workspace_pipeline import *
 from perago.testing.contract.workspace_pipeline import Bench
@@ -19,8 +19,8 @@ async def bench(
     request: pytest.FixtureRequest, tmp_path: Path, spark_session: object, any_master: None
 ) -> AsyncIterator[Bench]:
     del spark_session, any_master  # it is the one that the pipeline finds
-    factory: Factory[PipelineWorld] = request.param
+    factory: Factory[PipelineHarness] = request.param
     async with factory(request) as opened:
-        repository = await opened.world.create_repository()
+        repository = await opened.harness.create_repository()
         directory = tmp_path / "attempt"
-        yield Bench(opened.world, opened.pipeline, repository, directory, opened.unheard)
+        yield Bench(opened.harness, opened.pipeline, repository, directory, opened.unheard)

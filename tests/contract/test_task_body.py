@@ -91,7 +91,7 @@ async def test_Y7_checks_run_as_bodies_do(body: TaskBody, tmp_path: Path) -> Non
     assert await body.run(call_of("count", 1, execution_id="e2")) == BodyReturned({"number": 1})
 
 
-async def test_Y8_copies_are_told(body: TaskBody, tmp_path: Path) -> None:
+async def test_Y8_copies_are_reported(body: TaskBody, tmp_path: Path) -> None:
     (tmp_path / "state").write_text("state")
     told: list[None] = []
 

@@ -1,7 +1,7 @@
 """Laws of perago.ports.telemetry."""
 
 import pytest
-from tests.contract.telemetry_worlds import WORLDS, SeenSpan, World
+from tests.contract.telemetry_harnesses import HARNESSES, Harness, SeenSpan
 
 from perago.ports.telemetry import FinishedSpan, FinishedStep
 
@@ -13,9 +13,9 @@ STEPS = (
 )
 
 
-@pytest.fixture(params=list(WORLDS))
-def world(request: pytest.FixtureRequest) -> World:
-    return WORLDS[request.param]()
+@pytest.fixture(params=list(HARNESSES))
+def harness(request: pytest.FixtureRequest) -> Harness:
+    return HARNESSES[request.param]()
 
 
 def span(parent: str | None = None, error: str | None = None) -> FinishedSpan:
@@ -24,43 +24,43 @@ def span(parent: str | None = None, error: str | None = None) -> FinishedSpan:
     )
 
 
-def test_E1_never_raises(world: World) -> None:
+def test_E1_never_raises(harness: Harness) -> None:
     for _ in range(2):
-        world.telemetry.span(
+        harness.telemetry.span(
             FinishedSpan("\udcff", 2.0, 1.0, ODD, parent="no context", error="\x00")
         )
         for value in (0.0, -1.0, float("nan"), float("inf")):
-            world.telemetry.count("", ODD, value)
-            world.telemetry.gauge("a b", ODD, value)
-            world.telemetry.observe("\udcff", ODD, value)
-        world.telemetry.close()
+            harness.telemetry.count("", ODD, value)
+            harness.telemetry.gauge("a b", ODD, value)
+            harness.telemetry.observe("\udcff", ODD, value)
+        harness.telemetry.close()
 
 
-def test_E2_span_belongs_to_its_parent(world: World) -> None:
-    world.telemetry.span(span(f"00-{TRACE}-{PARENT}-01"))
-    assert {each.trace for each in world.spans()} == {TRACE}
-    assert world.spans()[-1].parent == PARENT
+def test_E2_span_belongs_to_its_parent(harness: Harness) -> None:
+    harness.telemetry.span(span(f"00-{TRACE}-{PARENT}-01"))
+    assert {each.trace for each in harness.spans()} == {TRACE}
+    assert harness.spans()[-1].parent == PARENT
 
 
-def test_E3_steps_lie_in_their_span(world: World) -> None:
-    world.telemetry.span(span(error="it failed"))
-    assert world.spans() == [
+def test_E3_steps_lie_in_their_span(harness: Harness) -> None:
+    harness.telemetry.span(span(error="it failed"))
+    assert harness.spans() == [
         SeenSpan("materialised", None, "process t", 1000.0, 1001.5),
         SeenSpan("published", None, "process t", 1001.5, 1002.0),
         SeenSpan("process t", None, None, 999.5, 1002.5),
     ]
 
 
-def test_E4_samples_are_kept_apart_by_labels(world: World) -> None:
+def test_E4_samples_are_kept_apart_by_labels(harness: Harness) -> None:
     for task in ("a", "a", "b"):
         labels = {"task_name": task}
-        world.telemetry.count("runtime.task_attempts_total", labels)
-        world.telemetry.count("runtime.cache_hits_total", labels, 5)
-        world.telemetry.observe("runtime.queue_wait_seconds", labels, 0.25)
-    world.telemetry.gauge("runtime.busy_slots", {}, 4)
-    world.telemetry.gauge("runtime.busy_slots", {}, 2)
+        harness.telemetry.count("runtime.task_attempts_total", labels)
+        harness.telemetry.count("runtime.cache_hits_total", labels, 5)
+        harness.telemetry.observe("runtime.queue_wait_seconds", labels, 0.25)
+    harness.telemetry.gauge("runtime.busy_slots", {}, 4)
+    harness.telemetry.gauge("runtime.busy_slots", {}, 2)
     a, b = (("task_name", "a"),), (("task_name", "b"),)
-    assert world.numbers() == {
+    assert harness.numbers() == {
         ("runtime.task_attempts_total", a): 2,
         ("runtime.task_attempts_total", b): 1,
         ("runtime.cache_hits_total", a): 10,

@@ -32,8 +32,8 @@ async def conductor(conductor_server: ConductorServer) -> AsyncIterator[Conducto
 @pytest_asyncio.fixture
 async def lakefs(lakefs_server: LakefsServer) -> AsyncIterator[RealLakeFS]:
     """The real lakeFS with its set-up verbs."""
-    async with connected(lakefs_server) as world:
-        yield world
+    async with connected(lakefs_server) as harness:
+        yield harness
 
 
 @pytest_asyncio.fixture

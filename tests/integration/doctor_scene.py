@@ -73,24 +73,24 @@ class Scene:
         """Do something on the lakeFS itself, past every accident."""
 
         async def do() -> Answer:
-            async with connected(self.lakefs) as world:
-                return await what(world)
+            async with connected(self.lakefs) as harness:
+                return await what(harness)
 
         return asyncio.run(do())
 
     def create(self, files: Mapping[str, bytes | None]) -> None:
         """A new repository with one commit."""
 
-        async def make(world: RealLakeFS) -> RepositoryId:
-            made = await world.create_repository()
-            await world.commit_files(made, MAIN, files)
+        async def make(harness: RealLakeFS) -> RepositoryId:
+            made = await harness.create_repository()
+            await harness.commit_files(made, MAIN, files)
             return made
 
         self.repository = self.ask(make)
 
     def commit(self, files: Mapping[str, bytes | None]) -> None:
         """Commit on the target as any other writer does."""
-        self.ask(lambda world: world.commit_files(self.repository, MAIN, files))
+        self.ask(lambda harness: harness.commit_files(self.repository, MAIN, files))
 
     def examined(self) -> list[dict[str, Any]]:
         """What the doctor finds now."""

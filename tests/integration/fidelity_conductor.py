@@ -58,14 +58,14 @@ async def start(side: Side, shape: str, case: str | None, domain: str | None) ->
 @operations.add(version=st.sampled_from((1, 2)))
 async def start_unknown(side: Side, version: int) -> object:
     name = await side.define("one") if version == 2 else "nothing_of_that_name"
-    return await side.world.workflows.start(name, {}, version=version)
+    return await side.harness.workflows.start(name, {}, version=version)
 
 
 @operations.add(weight=8, workflow=workflows, row=st.integers(0, 2), worker=workers)
 async def take(side: Side, workflow: int, row: int, worker: str) -> object:
     """Poll where something waits; the workflow tells."""
     workflow_id = side.touch(workflow)
-    seen = await side.world.queue.read_workflow(workflow_id)
+    seen = await side.harness.queue.read_workflow(workflow_id)
     waiting = [
         each
         for each in (() if seen is None else seen.tasks)
@@ -100,7 +100,7 @@ async def finish(side: Side, holder: int, status: AttemptStatus, worker: str, x:
 async def heartbeat(side: Side, holder: int, worker: str) -> object:
     attempt = side.holder(holder)
     if attempt is not None:
-        await side.world.queue.extend_lease(attempt.snapshot, worker)
+        await side.harness.queue.extend_lease(attempt.snapshot, worker)
     return attempt is None
 
 
@@ -108,7 +108,7 @@ async def heartbeat(side: Side, holder: int, worker: str) -> object:
 async def release(side: Side, holder: int) -> object:
     attempt = side.holder(holder)
     if attempt is not None:
-        await side.world.workflows.release_without_result(attempt)
+        await side.harness.workflows.release_without_result(attempt)
     return attempt is None
 
 
@@ -117,7 +117,7 @@ async def hand_back(side: Side, holder: int, worker: str, x: object) -> object:
     attempt = side.holder(holder)
     if attempt is not None:
         given = HandBack(attempt.snapshot, worker, reason="later", output={"x": x})
-        await side.world.queue.hand_back(given, timeout_seconds=30.0)
+        await side.harness.queue.hand_back(given, timeout_seconds=30.0)
     return attempt is None
 
 
@@ -126,8 +126,8 @@ async def log(side: Side, holder: int, line: str) -> object:
     attempt = side.holder(holder)
     if attempt is None:
         return "nobody"
-    await side.world.queue.log(attempt.snapshot.task_id, line)
-    return await side.world.queue.read_log(attempt.snapshot.task_id)
+    await side.harness.queue.log(attempt.snapshot.task_id, line)
+    return await side.harness.queue.read_log(attempt.snapshot.task_id)
 
 
 @operations.add(holder=holders, known=st.booleans())
@@ -137,51 +137,51 @@ async def read_attempt(side: Side, holder: int, *, known: bool) -> object:
         return "nobody"
     snapshot = attempt.snapshot
     task_id = snapshot.task_id if known else UNKNOWN
-    return await side.world.queue.read_attempt(snapshot.workflow_id, task_id)
+    return await side.harness.queue.read_attempt(snapshot.workflow_id, task_id)
 
 
 @operations.add(workflow=workflows)
 async def terminate(side: Side, workflow: int) -> None:
-    await side.world.workflows.terminate(side.touch(workflow), "enough")
+    await side.harness.workflows.terminate(side.touch(workflow), "enough")
 
 
 @operations.add(workflow=workflows)
 async def pause(side: Side, workflow: int) -> None:
-    await side.world.workflows.pause(side.touch(workflow))
+    await side.harness.workflows.pause(side.touch(workflow))
 
 
 @operations.add(weight=2, workflow=workflows)
 async def resume(side: Side, workflow: int) -> None:
-    await side.world.workflows.resume(side.touch(workflow))
+    await side.harness.workflows.resume(side.touch(workflow))
 
 
 @operations.add(weight=2, workflow=workflows)
 async def retry(side: Side, workflow: int) -> None:
-    await side.world.workflows.retry(side.touch(workflow))
+    await side.harness.workflows.retry(side.touch(workflow))
 
 
 @operations.add(weight=2, workflow=workflows, row=st.integers(0, 5), given=st.booleans())
 async def rerun(side: Side, workflow: int, row: int, *, given: bool) -> None:
     workflow_id = side.touch(workflow)
-    seen = await side.world.queue.read_workflow(workflow_id)
+    seen = await side.harness.queue.read_workflow(workflow_id)
     rows = [each for each in seen.tasks if side.is_of_workers(each)] if seen else []
     task_id = rows[row % len(rows)].task_id if rows else UNKNOWN
-    await side.world.workflows.rerun(workflow_id, task_id, {"new": 1} if given else None)
+    await side.harness.workflows.rerun(workflow_id, task_id, {"new": 1} if given else None)
 
 
 @operations.add(workflow=workflows)
 async def restart(side: Side, workflow: int) -> None:
-    await side.world.workflows.restart(side.touch(workflow))
+    await side.harness.workflows.restart(side.touch(workflow))
 
 
 @operations.add(workflow=workflows)
 async def decide(side: Side, workflow: int) -> None:
-    await side.world.workflows.decide(side.touch(workflow))
+    await side.harness.workflows.decide(side.touch(workflow))
 
 
 @operations.add(of=types)
 async def requeue(side: Side, of: str) -> None:
-    await side.world.workflows.requeue(side.of(of))
+    await side.harness.workflows.requeue(side.of(of))
 
 
 FIELDS = {
@@ -198,7 +198,7 @@ FIELDS = {
 @operations.add(fields=st.fixed_dictionaries({}, optional=FIELDS))
 async def define(side: Side, fields: dict[str, object]) -> object:
     name = side.of("drawn")
-    await side.world.definitions.put({"name": name, **QUICK, **fields})
+    await side.harness.definitions.put({"name": name, **QUICK, **fields})
     return await side.definition(name)
 
 
@@ -211,7 +211,7 @@ async def read_definition(side: Side, of: str) -> object:
 @operations.add()
 async def look(side: Side) -> object:
     side.touched |= set(side.workflows)
-    return await side.world.queue.check()
+    return await side.harness.queue.check()
 
 
 @operations.add(case=cases)
@@ -219,7 +219,7 @@ async def fork_and_join(side: Side, case: str | None) -> object:
     """Both branches complete, in either order; what stands behind them has their outputs."""
     workflow_id = await side.start("fork", case, None)
     for of in ("left", "right", "joined") if case == "a" else ("right", "left", "joined"):
-        await side.world.nudge(workflow_id)
+        await side.harness.nudge(workflow_id)
         await side.poll(of, "w1")
         await side.finish(side.attempts.pop(), AttemptStatus.COMPLETED, "w1", of)
     side.workflows.remove(workflow_id)
@@ -237,9 +237,9 @@ async def time_passes(side: Side, rarely: int) -> object:
     await side.poll("delayed", "w1")
     await side.finish(side.attempts[-1], AttemptStatus.FAILED, "w1", None)
     early = await side.poll("delayed", "w1")
-    await side.world.let_pass(DEADLINE_SECONDS)
+    await side.harness.let_pass(DEADLINE_SECONDS)
     for workflow_id in side.workflows[-len(TIMED) :]:
-        await side.world.nudge(workflow_id)
+        await side.harness.nudge(workflow_id)
     late = [await side.poll(of, "w2") for of in ("leased", "delayed", "woken")]
     for attempt in side.attempts[-len(late) :]:
         await side.finish(attempt, AttemptStatus.COMPLETED, "w2", 2)
@@ -274,7 +274,7 @@ class ConductorMachine(RuleBasedStateMachine):
         self._run.compare(name, *self._run.do(self._settled()), counts=False)
 
     async def _asked(self, step: Callable[[Side], Awaitable[object]]) -> tuple[object, object]:
-        await self._fake.world.let_pass(TICK_SECONDS)
+        await self._fake.harness.let_pass(TICK_SECONDS)
         for side in (self._fake, self._real):
             side.touched.clear()
             side.handed.clear()
@@ -291,7 +291,7 @@ class ConductorMachine(RuleBasedStateMachine):
                 return fake, real
             for side in (self._fake, self._real):
                 for workflow_id in sorted(side.touched, key=side.number):
-                    await side.world.nudge(workflow_id)
+                    await side.harness.nudge(workflow_id)
             await asyncio.sleep(PAUSE_SECONDS)
 
     async def _touched(self, side: Side) -> object:
@@ -303,4 +303,4 @@ class ConductorMachine(RuleBasedStateMachine):
     async def _end(self) -> None:
         for workflow_id in self._real.workflows:
             with suppress(RequestRefusedError):
-                await self._real.world.workflows.terminate(workflow_id, "over")
+                await self._real.harness.workflows.terminate(workflow_id, "over")

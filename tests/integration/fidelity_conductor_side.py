@@ -27,7 +27,7 @@ COMPLETE_SECONDS = 40.0
 class Side(Teller):
     """One server, with the names of one example."""
 
-    world: ConductorUnderTest
+    harness: ConductorUnderTest
     stem: str
     # The side that is asked first; from it this one knows how many rows will be handed out.
     ahead: "Side | None" = None
@@ -105,20 +105,22 @@ class Side(Teller):
         for name, fields in TASK_TYPES.items():
             if fields is not None and name not in self.defined:
                 self.defined.add(name)
-                await self.world.definitions.put({"name": self.of(name), **fields})
-        await self.world.workflows.put_definition(definition_of(shape, self.of))
+                await self.harness.definitions.put({"name": self.of(name), **fields})
+        await self.harness.workflows.put_definition(definition_of(shape, self.of))
         return self.of(shape)
 
     async def definition(self, name: str) -> object:
         """A task definition as it was put; the server also notes when and by whom."""
-        found = await self.world.definitions.read(name)
+        found = await self.harness.definitions.read(name)
         return found and {key: value for key, value in found.items() if key not in STAMPS}
 
     async def start(self, shape: str, case: str | None, domain: str | None) -> str:
         """Start a workflow of a shape; its id."""
         name = await self.define(shape)
         domains = {"*": domain} if domain else {}
-        workflow_id = await self.world.workflows.start(name, {"case": case}, task_to_domain=domains)
+        workflow_id = await self.harness.workflows.start(
+            name, {"case": case}, task_to_domain=domains
+        )
         self.workflows.append(workflow_id)
         self.domains[workflow_id] = domain
         self.touched.add(workflow_id)
@@ -147,11 +149,11 @@ class Side(Teller):
         """
         wanted = 0 if self.ahead is None else self.ahead.handed.pop(0)
         request = PollRequest(self.of(of), worker, POLLED_MAX, domain)
-        taken = list(await self.world.queue.poll(request))
+        taken = list(await self.harness.queue.poll(request))
         for _ in range(POLLS_MAX):
             if len(taken) >= wanted:
                 break
-            taken += await self.world.queue.poll(replace(request, count=wanted - len(taken)))
+            taken += await self.harness.queue.poll(replace(request, count=wanted - len(taken)))
         taken.sort(key=lambda row: self.number(row.snapshot.task_id))
         self.handed.append(len(taken))
         self.attempts += taken
@@ -165,12 +167,12 @@ class Side(Teller):
         completed = status is AttemptStatus.COMPLETED
         output, reason = ({"x": x}, None) if completed else ({}, "why")
         update = TerminalUpdate(attempt.snapshot, worker, status, output, reason)
-        await self.world.queue.complete(update, timeout_seconds=COMPLETE_SECONDS)
+        await self.harness.queue.complete(update, timeout_seconds=COMPLETE_SECONDS)
 
     async def state(self, workflow_id: str) -> object:
         """All that anybody can see of a workflow."""
-        seen = await self.world.queue.read_workflow(workflow_id)
-        record = await self.world.workflows.read(workflow_id)
+        seen = await self.harness.queue.read_workflow(workflow_id)
+        record = await self.harness.workflows.read(workflow_id)
         for row in () if record is None else record.attempts:
             self.parents[str(row.output_data.get("subWorkflowId"))] = workflow_id
         return self.told((seen, record))

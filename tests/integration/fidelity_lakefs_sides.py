@@ -61,25 +61,25 @@ class MemoryOperator(Operator):
 class ServerOperator(Operator):
     """People at a real lakeFS."""
 
-    def __init__(self, world: RealLakeFS, repository: RepositoryId) -> None:
-        self._world = world
+    def __init__(self, harness: RealLakeFS, repository: RepositoryId) -> None:
+        self._harness = harness
         self._repository = repository
 
     async def merge_by_hand(self, source: str, target: BranchName, strategy: str) -> CommitId:
         """Merge."""
         path = f"/repositories/{self._repository}/refs/{source}/merge/{target}"
         body = {"message": "merge", "strategy": strategy}
-        return CommitId(json.loads(await self._world.tell("POST", path, body))["reference"])
+        return CommitId(json.loads(await self._harness.tell("POST", path, body))["reference"])
 
     async def revert(self, ref: str, branch: BranchName, parent: int) -> None:
         """Take back."""
         body = {"ref": ref, "parent_number": parent}
-        await self._world.tell("POST", self._path(branch, "revert"), body)
+        await self._harness.tell("POST", self._path(branch, "revert"), body)
 
     async def cherry_pick(self, ref: str, branch: BranchName, parent: int) -> CommitId:
         """Repeat."""
         body = {"ref": ref, **({"parent_number": parent} if parent else {})}
-        answer = await self._world.tell("POST", self._path(branch, "cherry-pick"), body)
+        answer = await self._harness.tell("POST", self._path(branch, "cherry-pick"), body)
         return CommitId(json.loads(answer)["id"])
 
     def _path(self, branch: BranchName, verb: str) -> str:
@@ -90,7 +90,7 @@ class ServerOperator(Operator):
 class LakeFSSides:
     """Makes both sides of one example: a repository on each server, with its protection."""
 
-    world: RealLakeFS
+    harness: RealLakeFS
     directory: Path
 
     def __post_init__(self) -> None:
@@ -107,14 +107,14 @@ class LakeFSSides:
             MemoryOperator(builder),
             self.directory / "fake",
         )
-        repository = await self.world.create_repository()
+        repository = await self.harness.create_repository()
         # Before anything is asked of it: the server keeps the rules it has seen for some seconds.
         settings = f"/repositories/{repository}/settings/branch_protection"
-        await self.world.tell("PUT", settings, [{"pattern": GUARD}])
+        await self.harness.tell("PUT", settings, [{"pattern": GUARD}])
         real = Side(
-            self.world.installation(),
+            self.harness.installation(),
             repository,
-            ServerOperator(self.world, repository),
+            ServerOperator(self.harness, repository),
             self.directory / "real",
         )
         return fake, real

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pydantic import BaseModel
-from tests.attempt_worlds import AttemptWorker, Surroundings, attempt_worker
+from tests.attempt_workers import AttemptWorker, Surroundings, attempt_worker
 
 from perago.adapters.memory.conductor_server import MemoryConductor
 from perago.adapters.memory.installations import conductor_installation
@@ -129,8 +129,8 @@ class Race:
             worker = self._worker(spec, number)
             file = files[number] if files else "out.txt"
             body = StartLine(number, barrier, file)
-            world = replace(worker.world, body=body, progress=progress or worker.progress)
-            racer = replace(worker, world=world)
+            harness = replace(worker.harness, body=body, progress=progress or worker.progress)
+            racer = replace(worker, harness=harness)
             racers.append(asyncio.create_task(racer.run(record)))
         return await asyncio.gather(*racers)
 
@@ -148,5 +148,5 @@ class Race:
         worker = attempt_worker(self.lakefs, self.operator, around, [declare(spec)], settings)
         # One process: what is known of fences is shared by its attempts.
         self.shared = self.shared or worker
-        lakefs = replace(worker.world.lakefs, trust=self.shared.world.lakefs.trust)
-        return replace(worker, world=replace(worker.world, lakefs=lakefs))
+        lakefs = replace(worker.harness.lakefs, trust=self.shared.harness.lakefs.trust)
+        return replace(worker, harness=replace(worker.harness, lakefs=lakefs))

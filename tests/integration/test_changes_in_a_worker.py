@@ -22,9 +22,7 @@ said = "everything" if found is None else f"{found.since} {paths}"
 
 
 @pytest.mark.parametrize("mode", ["process", "thread"])
-async def test_the_second_workflow_is_told_what_others_changed(
-    scene: WorkerScene, mode: str
-) -> None:
+async def test_the_second_workflow_sees_what_others_changed(scene: WorkerScene, mode: str) -> None:
     module = await scene.declare(ASKS, workspace=True)
     async with scene.polling_worker(
         [module], "--execution-mode", mode, PERAGO_CODE_VERSION="app@sha256:0a1b"

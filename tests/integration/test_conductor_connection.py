@@ -38,8 +38,8 @@ async def queue_at(
 
 @pytest_asyncio.fixture
 async def conductor(conductor_server: ConductorServer) -> AsyncGenerator[RealConductor]:
-    async with connected(conductor_server) as world:
-        yield world
+    async with connected(conductor_server) as harness:
+        yield harness
 
 
 @pytest.fixture

@@ -33,8 +33,8 @@ HEARTBEATS = 4
 
 @pytest_asyncio.fixture
 async def conductor(conductor_server: ConductorServer) -> AsyncGenerator[RealConductor]:
-    async with connected(conductor_server) as world:
-        yield world
+    async with connected(conductor_server) as harness:
+        yield harness
 
 
 async def narrow(conductor: RealConductor, attempt: AttemptSnapshot) -> FenceVerdict:

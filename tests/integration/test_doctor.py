@@ -99,13 +99,13 @@ def fence_altered(scene: Scene) -> Brought:
 
 @contextmanager
 def branch_dirty(scene: Scene) -> Brought:
-    scene.ask(lambda world: world.write(scene.repository, MAIN, "data/draft", b"draft"))
+    scene.ask(lambda harness: harness.write(scene.repository, MAIN, "data/draft", b"draft"))
     yield NO_NAMES
 
 
 @contextmanager
 def branch_protected(scene: Scene) -> Brought:
-    scene.ask(lambda world: world.protect(scene.repository, MAIN))
+    scene.ask(lambda harness: harness.protect(scene.repository, MAIN))
     scene.shell("export PERAGO_PUBLICATION_POLICY=head-parent")
     yield NO_NAMES
 
@@ -198,10 +198,10 @@ def test_the_doctor_names_the_cause_and_its_command_cures(scene: Scene, name: st
 def test_a_healthy_worker_has_no_problem_and_nothing_is_left(scene: Scene) -> None:
     assert scene.problems() == {}
     listing = scene.ask(
-        lambda world: world.branches.list_page(scene.repository, "", show_hidden=True)
+        lambda harness: harness.branches.list_page(scene.repository, "", show_hidden=True)
     )
     assert listing.names == (MAIN,)
-    assert scene.ask(lambda world: world.tags.list_page(scene.repository, "")).tags == ()
+    assert scene.ask(lambda harness: harness.tags.list_page(scene.repository, "")).tags == ()
 
 
 def test_a_dirty_branch_is_also_cured_by_the_other_command(scene: Scene) -> None:
@@ -283,25 +283,25 @@ def test_a_workflow_goes_on_from_the_head_of_a_branch_that_has_moved(
     """One that began before the commit of another writer is refused."""
 
     @asynccontextmanager
-    async def workflows(world: RealLakeFS) -> AsyncGenerator[AttemptScene]:
+    async def workflows(harness: RealLakeFS) -> AsyncGenerator[AttemptScene]:
         conductor = open_conductor(settings_of(conductor_server))
-        yield AttemptScene(world, conductor, tmp_path, PolicySetting.SETTLED)
+        yield AttemptScene(harness, conductor, tmp_path, PolicySetting.SETTLED)
         await conductor.close()
 
-    async def refused(world: RealLakeFS) -> tuple[str, str]:
-        async with workflows(world) as flow:
+    async def refused(harness: RealLakeFS) -> tuple[str, str]:
+        async with workflows(harness) as flow:
             await flow.create()
             await flow.start()
             await flow.completed()
-            other = await world.commit_files(flow.repository, MAIN, {"data/kept.txt": b"other"})
+            other = await harness.commit_files(flow.repository, MAIN, {"data/kept.txt": b"other"})
             await flow.start()  # from the input of the first
             reason = await flow.failed(AttemptStatus.FAILED_WITH_TERMINAL_ERROR)
             assert "PRG-F002" in reason
             scene.repository = flow.repository
             return flow.workflow, other
 
-    async def published(world: RealLakeFS) -> None:
-        async with workflows(world) as flow:
+    async def published(harness: RealLakeFS) -> None:
+        async with workflows(harness) as flow:
             flow.repository, flow.input, flow.body = scene.repository, new_input, write_more
             await flow.start()
             await flow.completed()

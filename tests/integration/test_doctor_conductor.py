@@ -132,14 +132,14 @@ class Operator:
 
     def changed(self, **fields: object) -> None:
         """Change the TaskDef behind the back of the code."""
-        self.on_conductor(lambda world: _put(world, self.task, fields))
+        self.on_conductor(lambda harness: _put(harness, self.task, fields))
 
     def on_conductor(self, what: Callable[[ConductorUnderTest], Awaitable[Seen]]) -> Seen:
         """Do something on Conductor itself."""
 
         async def do() -> Seen:
-            async with connected_to_conductor(self.conductor) as world:
-                return await what(world)
+            async with connected_to_conductor(self.conductor) as harness:
+                return await what(harness)
 
         return asyncio.run(do())
 
@@ -147,9 +147,9 @@ class Operator:
         """Start a workflow in a repository of its own; both."""
 
         async def make() -> str:
-            async with connected_to_lakefs(self.lakefs) as world:
-                made = await world.create_repository()
-                await world.commit_files(made, BranchName("main"), {"data/a.txt": b"a"})
+            async with connected_to_lakefs(self.lakefs) as harness:
+                made = await harness.create_repository()
+                await harness.commit_files(made, BranchName("main"), {"data/a.txt": b"a"})
                 return made
 
         repository, params = asyncio.run(make()), self.shell.project / "params.json"
@@ -203,12 +203,12 @@ class Operator:
 
     def holder(self) -> str | None:
         """The worker that has a row of the task."""
-        rows = self.on_conductor(lambda world: world.queue.in_progress(self.task))
+        rows = self.on_conductor(lambda harness: harness.queue.in_progress(self.task))
         return rows[0].snapshot.worker_id if rows else None
 
     def status(self, workflow: str) -> str:
         """How a workflow stands."""
-        found = self.on_conductor(lambda world: world.workflows.read(workflow))
+        found = self.on_conductor(lambda harness: harness.workflows.read(workflow))
         assert found is not None
         return str(found.status)
 
@@ -226,10 +226,10 @@ def kill(process: "subprocess.Popen[bytes]") -> None:
     process.wait()
 
 
-async def _put(world: ConductorUnderTest, task: str, fields: Mapping[str, object]) -> None:
-    registered = await world.definitions.read(task)
+async def _put(harness: ConductorUnderTest, task: str, fields: Mapping[str, object]) -> None:
+    registered = await harness.definitions.read(task)
     assert registered is not None
-    await world.definitions.put({**registered, **fields})
+    await harness.definitions.put({**registered, **fields})
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from typing import Any, final
 
 import pytest
 from pydantic import BaseModel
-from tests.attempt_worlds import AttemptWorker, Surroundings, attempt_worker
+from tests.attempt_workers import AttemptWorker, Surroundings, attempt_worker
 from tests.contract.real_lakefs import RealLakeFS, connected
 
 from perago.adapters.conductor.client import ConductorSettings
@@ -237,7 +237,7 @@ class Case:
 
 @pytest.mark.parametrize("strike", STRIKES)
 @pytest.mark.parametrize("policy", POLICIES, ids=[str(policy) for policy in POLICIES])
-async def test_an_attempt_struck_at_any_call_ends_in_one_publication(
+async def test_an_attempt_with_a_fault_at_any_call_ends_in_one_publication(
     lakefs: RealLakeFS,
     conductor: ConductorInstallation,
     tmp_path: Path,

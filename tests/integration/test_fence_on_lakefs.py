@@ -49,7 +49,7 @@ REFUSED_BY_NAME = {"another text", "a script that does not parse"}
 
 
 @pytest_asyncio.fixture
-async def world(lakefs_server: LakefsServer) -> AsyncGenerator[RealLakeFS]:
+async def harness(lakefs_server: LakefsServer) -> AsyncGenerator[RealLakeFS]:
     async with connected(lakefs_server) as connection:
         yield connection
 
@@ -61,93 +61,95 @@ def server_without_actions() -> Generator[LakefsServer]:
 
 
 async def fenced(
-    world: RealLakeFS, fence: bytes | None = FENCE_FILE
+    harness: RealLakeFS, fence: bytes | None = FENCE_FILE
 ) -> tuple[RepositoryId, CommitId]:
     """A repository whose main branch holds this fence file, and its head."""
-    repository = await world.create_repository()
+    repository = await harness.create_repository()
     files = {"a": b"1"} if fence is None else {"a": b"1", FENCE_PATH: fence}
-    return repository, await world.commit_files(repository, MAIN, files)
+    return repository, await harness.commit_files(repository, MAIN, files)
 
 
-async def refuses_wrong_head(world: RealLakeFS, repository: RepositoryId, commit: CommitId) -> bool:
-    return await trust.refuses_wrong_head(world.fence_tools, repository, commit)
+async def refuses_wrong_head(
+    harness: RealLakeFS, repository: RepositoryId, commit: CommitId
+) -> bool:
+    return await trust.refuses_wrong_head(harness.fence_tools, repository, commit)
 
 
 async def publish(
-    world: RealLakeFS, repository: RepositoryId, staged: CommitId, expected: str
+    harness: RealLakeFS, repository: RepositoryId, staged: CommitId, expected: str
 ) -> MergeAnswer:
-    return await world.branches.merge(
+    return await harness.branches.merge(
         MergeRequest(repository, staged, MAIN, "publish", {EXPECTED_HEAD: expected})
     )
 
 
-async def test_the_canary_is_refused_where_the_fence_works(world: RealLakeFS) -> None:
-    repository, head = await fenced(world)
+async def test_the_canary_is_refused_where_the_fence_works(harness: RealLakeFS) -> None:
+    repository, head = await fenced(harness)
 
-    assert await refuses_wrong_head(world, repository, head)
+    assert await refuses_wrong_head(harness, repository, head)
 
 
 @pytest.mark.parametrize("alteration", ALTERED)
 async def test_the_canary_is_silent_over_an_altered_fence(
-    world: RealLakeFS, alteration: str
+    harness: RealLakeFS, alteration: str
 ) -> None:
-    repository, head = await fenced(world, ALTERED[alteration])
+    repository, head = await fenced(harness, ALTERED[alteration])
 
     if alteration in REFUSED_BY_NAME:
         with pytest.raises(PublicationRefusedError, match="perago publication fence"):
-            await refuses_wrong_head(world, repository, head)
+            await refuses_wrong_head(harness, repository, head)
     else:
-        assert not await refuses_wrong_head(world, repository, head)
+        assert not await refuses_wrong_head(harness, repository, head)
 
 
-async def test_the_canary_is_silent_without_a_fence(world: RealLakeFS) -> None:
-    repository, head = await fenced(world, None)
+async def test_the_canary_is_silent_without_a_fence(harness: RealLakeFS) -> None:
+    repository, head = await fenced(harness, None)
 
-    assert not await refuses_wrong_head(world, repository, head)
+    assert not await refuses_wrong_head(harness, repository, head)
 
 
 async def test_the_canary_is_silent_where_the_server_runs_no_hooks(
     server_without_actions: LakefsServer,
 ) -> None:
-    async with connected(server_without_actions) as world:
-        repository, head = await fenced(world)
+    async with connected(server_without_actions) as harness:
+        repository, head = await fenced(harness)
 
-        assert not await refuses_wrong_head(world, repository, head)
+        assert not await refuses_wrong_head(harness, repository, head)
 
 
 async def test_a_server_without_hooks_lets_a_wrong_expected_head_pass(
     server_without_actions: LakefsServer,
 ) -> None:
-    async with connected(server_without_actions) as world:
-        repository, head = await fenced(world)
-        await world.branches.create(repository, STAGING, head)
-        staged = await world.commit_files(repository, STAGING, {"a": b"2"})
+    async with connected(server_without_actions) as harness:
+        repository, head = await fenced(harness)
+        await harness.branches.create(repository, STAGING, head)
+        staged = await harness.commit_files(repository, STAGING, {"a": b"2"})
 
-        answer = await publish(world, repository, staged, WRONG_HEAD)
+        answer = await publish(harness, repository, staged, WRONG_HEAD)
 
         assert isinstance(answer, Merged)
-        record = await world.commits.read(repository, answer.commit)
+        record = await harness.commits.read(repository, answer.commit)
         assert record.parents == (head,)
 
 
-async def test_the_canary_leaves_no_branch_and_no_commit_behind(world: RealLakeFS) -> None:
-    repository, head = await fenced(world)
+async def test_the_canary_leaves_no_branch_and_no_commit_behind(harness: RealLakeFS) -> None:
+    repository, head = await fenced(harness)
 
-    await refuses_wrong_head(world, repository, head)
+    await refuses_wrong_head(harness, repository, head)
 
-    page = await world.branches.list_page(repository, CANARY_BRANCH_PREFIX, show_hidden=True)
+    page = await harness.branches.list_page(repository, CANARY_BRANCH_PREFIX, show_hidden=True)
     assert page.names == ()
-    assert (await world.branches.head(repository, MAIN)).commit == head
+    assert (await harness.branches.head(repository, MAIN)).commit == head
 
 
-async def test_the_fence_covers_a_branch_that_was_made_after_it(world: RealLakeFS) -> None:
-    repository, head = await fenced(world)
+async def test_the_fence_covers_a_branch_that_was_made_after_it(harness: RealLakeFS) -> None:
+    repository, head = await fenced(harness)
     scratch = BranchName("scratch")
-    await world.branches.create(repository, STAGING, head)
-    await world.branches.create(repository, scratch, head)
-    staged = await world.commit_files(repository, STAGING, {"a": b"2"})
+    await harness.branches.create(repository, STAGING, head)
+    await harness.branches.create(repository, scratch, head)
+    staged = await harness.commit_files(repository, STAGING, {"a": b"2"})
 
-    answer = await world.branches.merge(
+    answer = await harness.branches.merge(
         MergeRequest(repository, staged, scratch, "publish", {EXPECTED_HEAD: WRONG_HEAD})
     )
 
@@ -155,11 +157,11 @@ async def test_the_fence_covers_a_branch_that_was_made_after_it(world: RealLakeF
 
 
 async def test_no_other_spelling_of_the_head_and_no_option_passes_the_fence(
-    world: RealLakeFS, lakefs_server: LakefsServer
+    harness: RealLakeFS, lakefs_server: LakefsServer
 ) -> None:
-    repository, head = await fenced(world)
-    await world.branches.create(repository, STAGING, head)
-    staged = await world.commit_files(repository, STAGING, {"a": b"2"})
+    repository, head = await fenced(harness)
+    await harness.branches.create(repository, STAGING, head)
+    staged = await harness.commit_files(repository, STAGING, {"a": b"2"})
     merge = f"{lakefs_server.endpoint}/api/v1/repositories/{repository}/refs/{staged}/merge/{MAIN}"
     spellings = ["", MAIN, head[:12], head.upper(), f" {head}", staged, WRONG_HEAD]
     options: list[dict[str, object]] = [
@@ -184,24 +186,24 @@ async def test_no_other_spelling_of_the_head_and_no_option_passes_the_fence(
 
     assert {status for status, _ in answers} == {412}
     assert all("perago.head_moved" in json.loads(body)["message"] for _, body in answers)
-    assert (await world.branches.head(repository, MAIN)).commit == head
+    assert (await harness.branches.head(repository, MAIN)).commit == head
 
 
-async def test_the_refusal_names_both_heads(world: RealLakeFS) -> None:
-    repository, head = await fenced(world)
-    await world.branches.create(repository, STAGING, head)
-    staged = await world.commit_files(repository, STAGING, {"a": b"2"})
+async def test_the_refusal_names_both_heads(harness: RealLakeFS) -> None:
+    repository, head = await fenced(harness)
+    await harness.branches.create(repository, STAGING, head)
+    staged = await harness.commit_files(repository, STAGING, {"a": b"2"})
 
-    answer = await publish(world, repository, staged, WRONG_HEAD)
+    answer = await publish(harness, repository, staged, WRONG_HEAD)
 
     assert f"perago.head_moved {WRONG_HEAD} {head}" in str(answer)
 
 
-async def test_a_merge_that_names_no_head_passes(world: RealLakeFS) -> None:
-    repository, head = await fenced(world)
-    await world.branches.create(repository, STAGING, head)
-    staged = await world.commit_files(repository, STAGING, {"a": b"2"})
+async def test_a_merge_that_names_no_head_passes(harness: RealLakeFS) -> None:
+    repository, head = await fenced(harness)
+    await harness.branches.create(repository, STAGING, head)
+    staged = await harness.commit_files(repository, STAGING, {"a": b"2"})
 
-    answer = await world.branches.merge(MergeRequest(repository, staged, MAIN, "by hand"))
+    answer = await harness.branches.merge(MergeRequest(repository, staged, MAIN, "by hand"))
 
     assert isinstance(answer, Merged)

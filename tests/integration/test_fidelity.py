@@ -87,8 +87,8 @@ def test_lakefs_in_memory_answers_as_the_server_does(
 ) -> None:
     with running(length, "lakeFS", lakefs_operations.names) as (run, first_seed):
         connection = connected_lakefs(lakefs_server)
-        world = run.do(connection.__aenter__())
-        sides = LakeFSSides(world, tmp_path)
+        harness = run.do(connection.__aenter__())
+        sides = LakeFSSides(harness, tmp_path)
         explore(lambda: LakeFSMachine(run, sides), run, steps=50, first_seed=first_seed)
         run.do(connection.__aexit__(None, None, None))
 
@@ -100,12 +100,12 @@ def test_conductor_in_memory_answers_as_the_server_does(
 ) -> None:
     with running(length, "Conductor", conductor_operations.names) as (run, first_seed):
         connection = connected_conductor(conductor_workers_server)
-        world = run.do(connection.__aenter__())
+        harness = run.do(connection.__aenter__())
 
         def machine() -> ConductorMachine:
             stem = f"fidelity_{secrets.token_hex(6)}"
             fake = ConductorSide(MemoryConductorUnderTest(), stem)
-            return ConductorMachine(run, fake, ConductorSide(world, stem, ahead=fake))
+            return ConductorMachine(run, fake, ConductorSide(harness, stem, ahead=fake))
 
         explore(machine, run, steps=40, first_seed=first_seed)
         run.do(connection.__aexit__(None, None, None))

@@ -59,11 +59,11 @@ async def host(request: pytest.FixtureRequest, lakefs_server: LakefsServer) -> A
     concurrency = AsyncioConcurrency()
     client = LakeFSClient(replace(configuration_of(lakefs_server), route=RouteChoice.API))
     transport = LakeFSObjects(client)
-    async with connected(lakefs_server) as world:
-        repository = await world.create_repository()
+    async with connected(lakefs_server) as harness:
+        repository = await harness.create_repository()
         named = {f"ws/{name}": content for name, content in files.items()}
-        commit = await world.commit_files(repository, MAIN, named)
-        yield Host(world, transport, concurrency, repository, commit, files)
+        commit = await harness.commit_files(repository, MAIN, named)
+        yield Host(harness, transport, concurrency, repository, commit, files)
     client.close()
     concurrency.close()
 

@@ -29,7 +29,7 @@ Environments = Callable[[str], PeragoEnvironment]
 
 @pytest.fixture
 def environments(kit_servers: RealServers) -> Iterator[Environments]:
-    """Make a world of its own for each case; all are closed when no loop runs any more."""
+    """Make a harness of its own for each case; all are closed when no loop runs any more."""
     with ExitStack() as opened:
         yield lambda policy: opened.enter_context(
             PeragoEnvironment(policy=policy, servers=RemoteServers(kit_servers))

@@ -23,23 +23,23 @@ FROM_PICKED = BranchName("from-picked")
 async def test_a_picked_commit_with_metadata_is_not_found_by_its_id(
     lakefs_server: LakefsServer, metadata: dict[str, str]
 ) -> None:
-    async with connected(lakefs_server) as world:
-        repository = await world.create_repository()
-        base = await world.commit_files(repository, MAIN, {"a": b"1"})
-        await world.branches.create(repository, OTHER, base)
-        await world.commit_files(repository, OTHER, {"b": b"1"})
-        picked = await world.commit_files(repository, MAIN, {"c": b"1"}, metadata=metadata)
+    async with connected(lakefs_server) as harness:
+        repository = await harness.create_repository()
+        base = await harness.commit_files(repository, MAIN, {"a": b"1"})
+        await harness.branches.create(repository, OTHER, base)
+        await harness.commit_files(repository, OTHER, {"b": b"1"})
+        picked = await harness.commit_files(repository, MAIN, {"c": b"1"}, metadata=metadata)
         where = f"/repositories/{repository}/branches/{OTHER}/cherry-pick"
-        await world.tell("POST", where, {"ref": picked})
+        await harness.tell("POST", where, {"ref": picked})
 
         if not metadata:
-            assert (await world.commits.read(repository, picked)).commit == picked
-            await world.branches.create(repository, FROM_PICKED, picked)
+            assert (await harness.commits.read(repository, picked)).commit == picked
+            await harness.branches.create(repository, FROM_PICKED, picked)
             return
         with pytest.raises(ReferenceMissingError):
-            await world.commits.read(repository, picked)
+            await harness.commits.read(repository, picked)
         with pytest.raises(ReferenceMissingError):
-            await world.branches.create(repository, FROM_PICKED, picked)
+            await harness.branches.create(repository, FROM_PICKED, picked)
         with pytest.raises(BranchMissingError):
-            await world.branches.head(repository, FROM_PICKED)
-        assert FROM_PICKED in (await world.branches.list_page(repository, "")).names
+            await harness.branches.head(repository, FROM_PICKED)
+        assert FROM_PICKED in (await harness.branches.list_page(repository, "")).names

@@ -1,6 +1,6 @@
 """A network that loses requests and answers between the adapter and a real lakeFS.
 
-Two worlds on one server: `far` talks through toxiproxy, `near` sees what really happened.
+Two installations on one server: `far` talks through toxiproxy, `near` sees what really happened.
 """
 
 import asyncio

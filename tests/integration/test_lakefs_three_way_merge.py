@@ -26,48 +26,48 @@ BASE: Mapping[str, bytes | None] = {"a": b"0", "neighbour": b"same"}
 
 
 @pytest_asyncio.fixture
-async def world(lakefs_server: LakefsServer) -> AsyncGenerator[RealLakeFS]:
+async def harness(lakefs_server: LakefsServer) -> AsyncGenerator[RealLakeFS]:
     async with connected(lakefs_server) as connection:
         yield connection
 
 
 async def merged(
-    world: RealLakeFS,
+    harness: RealLakeFS,
     staged: Mapping[str, bytes | None],
     meanwhile: Mapping[str, bytes | None] | None,
 ) -> dict[str, bytes]:
     """What main holds after a merge of `staged`, when `meanwhile` was committed there."""
-    repository: RepositoryId = await world.create_repository()
-    base = await world.commit_files(repository, MAIN, BASE)
-    await world.branches.create(repository, STAGING, base)
-    source = await world.commit_files(repository, STAGING, staged)
+    repository: RepositoryId = await harness.create_repository()
+    base = await harness.commit_files(repository, MAIN, BASE)
+    await harness.branches.create(repository, STAGING, base)
+    source = await harness.commit_files(repository, STAGING, staged)
     if meanwhile is not None:
-        await world.commit_files(repository, MAIN, meanwhile)
-    answer = await world.branches.merge(MergeRequest(repository, source, MAIN, "merge"))
+        await harness.commit_files(repository, MAIN, meanwhile)
+    answer = await harness.branches.merge(MergeRequest(repository, source, MAIN, "merge"))
     assert isinstance(answer, Merged)
-    page = await world.objects.list_page(repository, answer.commit, prefix="")
+    page = await harness.objects.list_page(repository, answer.commit, prefix="")
     return {
-        entry.path: await world.objects.read(repository, answer.commit, entry.path)
+        entry.path: await harness.objects.read(repository, answer.commit, entry.path)
         for entry in page.entries
     }
 
 
-async def test_both_sides_add_an_object_and_one_wins_in_silence(world: RealLakeFS) -> None:
-    found = await merged(world, {"more": b"ours"}, {"more": b"same"})
+async def test_both_sides_add_an_object_and_one_wins_in_silence(harness: RealLakeFS) -> None:
+    found = await merged(harness, {"more": b"ours"}, {"more": b"same"})
 
     assert found == {"a": b"0", "more": b"ours", "neighbour": b"same"}
 
 
-async def test_an_object_that_was_staged_is_lost(world: RealLakeFS) -> None:
-    found = await merged(world, {"copy": b"same"}, {"neighbour": None})
+async def test_an_object_that_was_staged_is_lost(harness: RealLakeFS) -> None:
+    found = await merged(harness, {"copy": b"same"}, {"neighbour": None})
 
     assert found == {"a": b"0"}
 
 
-async def test_an_object_that_another_writer_committed_is_lost(world: RealLakeFS) -> None:
+async def test_an_object_that_another_writer_committed_is_lost(harness: RealLakeFS) -> None:
     meanwhile = {"copy": b"same", "neighbour": None, "z": b"1"}
 
-    found = await merged(world, {"neighbour": None}, meanwhile)
+    found = await merged(harness, {"neighbour": None}, meanwhile)
 
     assert found == {"a": b"0", "z": b"1"}
 
@@ -83,8 +83,8 @@ async def test_an_object_that_another_writer_committed_is_lost(world: RealLakeFS
     ids=["add a copy", "rename", "copy and delete", "swap"],
 )
 async def test_a_merge_onto_its_own_base_is_exact(
-    world: RealLakeFS, staged: Mapping[str, bytes | None]
+    harness: RealLakeFS, staged: Mapping[str, bytes | None]
 ) -> None:
     wanted = {path: content for path, content in {**BASE, **staged}.items() if content is not None}
 
-    assert await merged(world, staged, None) == wanted
+    assert await merged(harness, staged, None) == wanted

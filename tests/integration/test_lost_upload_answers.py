@@ -11,7 +11,7 @@ from typing import final
 
 import pytest
 from tests.integration.transfer_scene import BRANCH, REPOSITORY, Bench, transfer_bench
-from tests.unit.app.attempt.fault_world import TASK, FaultWorld
+from tests.unit.app.attempt.attempt_harness import TASK, AttemptHarness
 
 from perago.adapters.lakefs.block_store import MULTIPART_BYTES_MIN
 from perago.adapters.lakefs.configuration import RouteChoice
@@ -107,26 +107,28 @@ async def test_a_lost_answer_of_an_upload_costs_nothing(
     def write(workspace: Path, run: int) -> None:
         (workspace / "out.bin").write_bytes(content + b"%d" % run)
 
-    world = await FaultWorld(tmp_path / "world", PolicySetting.SETTLED, body=write).started()
+    harness = await AttemptHarness(tmp_path / "world", PolicySetting.SETTLED, body=write).started()
     seconds = 5.0 if repeats else 0.0
     async with transfer_bench(tmp_path, route=form.route, retry_seconds=seconds) as bench:
         bench.lakefs.signs = form.route is RouteChoice.PRESIGNED
         bench.lakefs.loses = form.lost
-        made = world.worker()
-        lakefs, concurrency = made.world.lakefs, made.world.concurrency
+        made = harness.worker()
+        lakefs, concurrency = made.harness.lakefs, made.harness.concurrency
         beneath = MemoryTransport(lakefs.objects, concurrency)
         transport = OverHttp(bench, beneath, lakefs.objects)
         pipeline = LocalWorkspacePipeline(lakefs.objects, lakefs.commits, concurrency, transport)
-        ports = replace(made.world, clock=SystemClock(), lakefs=replace(lakefs, pipeline=pipeline))
-        worker = replace(made, world=ports)
+        ports = replace(
+            made.harness, clock=SystemClock(), lakefs=replace(lakefs, pipeline=pipeline)
+        )
+        worker = replace(made, harness=ports)
         record = await worker.poll(TASK)
         assert record is not None
         report = await worker.run(record)
         assert report.error is None
         assert not bench.lakefs.loses, "no request of that kind came"
-    (row,) = (await world.read()).attempts
-    assert (row.snapshot.status, world.runs) == (AttemptStatus.COMPLETED, 1)
-    files = world.repository.files()
+    (row,) = (await harness.read()).attempts
+    assert (row.snapshot.status, harness.runs) == (AttemptStatus.COMPLETED, 1)
+    files = harness.repository.files()
     mine = {path: files[path] for path in files if path.startswith("data/")}
     assert mine.pop("data/out.bin") == content + b"1"
     assert mine == {"data/kept.txt": b"kept", "data/old.txt": b"old"}

@@ -49,7 +49,7 @@ hooks:
 
 
 @pytest_asyncio.fixture
-async def world(lakefs_server: LakefsServer) -> AsyncGenerator[RealLakeFS]:
+async def harness(lakefs_server: LakefsServer) -> AsyncGenerator[RealLakeFS]:
     async with connected(lakefs_server) as connection:
         yield connection
 
@@ -58,7 +58,7 @@ async def world(lakefs_server: LakefsServer) -> AsyncGenerator[RealLakeFS]:
 class Scene:
     """A fenced repository with private branches, each with a commit above main."""
 
-    world: RealLakeFS
+    harness: RealLakeFS
     repository: RepositoryId
     head: CommitId
     staged: dict[str, CommitId]
@@ -66,32 +66,34 @@ class Scene:
     async def merge(self, source: str, body: Mapping[str, object]) -> tuple[int, str]:
         """Merge as a person does."""
         status, answer = await asyncio.to_thread(
-            self.world.ask_past, self.repository, f"refs/{source}/merge/{MAIN}", body
+            self.harness.ask_past, self.repository, f"refs/{source}/merge/{MAIN}", body
         )
         return status, str(json.loads(answer).get("message"))
 
     async def is_untouched(self) -> bool:
         """Whether main is where it was."""
-        return (await self.world.branches.head(self.repository, MAIN)).commit == self.head
+        return (await self.harness.branches.head(self.repository, MAIN)).commit == self.head
 
 
-async def scene_with(world: RealLakeFS, fence: bytes) -> Scene:
-    repository = await world.create_repository()
-    head = await world.commit_files(repository, MAIN, {"a": b"1", FENCE_PATH: fence})
+async def scene_with(harness: RealLakeFS, fence: bytes) -> Scene:
+    repository = await harness.create_repository()
+    head = await harness.commit_files(repository, MAIN, {"a": b"1", FENCE_PATH: fence})
     staged: dict[str, CommitId] = {}
     for name in PRIVATE:
-        await world.branches.create(repository, BranchName(name), head, hidden=True)
-        staged[name] = await world.commit_files(repository, BranchName(name), {"a": name.encode()})
-    await world.tags.create(repository, DECISION, staged[PRIVATE[0]])
-    return Scene(world, repository, head, staged)
+        await harness.branches.create(repository, BranchName(name), head, hidden=True)
+        staged[name] = await harness.commit_files(
+            repository, BranchName(name), {"a": name.encode()}
+        )
+    await harness.tags.create(repository, DECISION, staged[PRIVATE[0]])
+    return Scene(harness, repository, head, staged)
 
 
-async def verified(world: RealLakeFS, repository: RepositoryId) -> FenceVerdict:
-    return await verify_fence(world.fence_tools, SystemClock(), repository, MAIN)
+async def verified(harness: RealLakeFS, repository: RepositoryId) -> FenceVerdict:
+    return await verify_fence(harness.fence_tools, SystemClock(), repository, MAIN)
 
 
-async def test_a_private_branch_is_not_merged_by_hand(world: RealLakeFS) -> None:
-    scene = await scene_with(world, FENCE_FILE)
+async def test_a_private_branch_is_not_merged_by_hand(harness: RealLakeFS) -> None:
+    scene = await scene_with(harness, FENCE_FILE)
     for source in (*PRIVATE, DECISION, f"{PRIVATE[0]}~0", f"{PRIVATE[1]}@"):
         for body in BODIES.values():
             status, text = await scene.merge(source, body)
@@ -101,21 +103,21 @@ async def test_a_private_branch_is_not_merged_by_hand(world: RealLakeFS) -> None
     assert await scene.is_untouched()
 
 
-async def test_a_pull_request_of_a_private_branch_is_not_merged(world: RealLakeFS) -> None:
-    scene = await scene_with(world, FENCE_FILE)
+async def test_a_pull_request_of_a_private_branch_is_not_merged(harness: RealLakeFS) -> None:
+    scene = await scene_with(harness, FENCE_FILE)
     pulls = f"/repositories/{scene.repository}/pulls"
     for source in PRIVATE:
         request = {"title": "by hand", "source_branch": source, "destination_branch": MAIN}
-        made = json.loads(await world.tell("POST", pulls, request))
+        made = json.loads(await harness.tell("POST", pulls, request))
         with pytest.raises(RequestRefusedError, match=r"412 .*perago\.private_branch"):
-            await world.tell("PUT", f"{pulls}/{made['id']}/merge", None)
+            await harness.tell("PUT", f"{pulls}/{made['id']}/merge", None)
     assert await scene.is_untouched()
 
 
-async def test_a_commit_id_tells_the_hook_nothing(world: RealLakeFS) -> None:
+async def test_a_commit_id_tells_the_hook_nothing(harness: RealLakeFS) -> None:
     """Nor the branches that hold it, nor its metadata: docs/guarantees.md says so."""
-    scene = await scene_with(world, FENCE_FILE)
-    judged = await world.commit_files(
+    scene = await scene_with(harness, FENCE_FILE)
+    judged = await harness.commit_files(
         scene.repository, BranchName(PRIVATE[0]), {"_lakefs_actions/telling.yaml": TELLING}
     )
     status, text = await scene.merge(judged, {})
@@ -129,27 +131,27 @@ async def test_a_commit_id_tells_the_hook_nothing(world: RealLakeFS) -> None:
     assert status == 200
 
 
-async def test_the_old_fence_lets_a_private_branch_pass(world: RealLakeFS) -> None:
-    scene = await scene_with(world, FENCE_FILE_1)
+async def test_the_old_fence_lets_a_private_branch_pass(harness: RealLakeFS) -> None:
+    scene = await scene_with(harness, FENCE_FILE_1)
     status, _ = await scene.merge(PRIVATE[1], {})
     assert status == 200
 
 
 async def test_an_old_fence_is_replaced_on_a_branch_that_is_protected_first(
-    world: RealLakeFS,
+    harness: RealLakeFS,
 ) -> None:
-    repository = (await scene_with(world, FENCE_FILE_1)).repository
-    old = await verified(world, repository)
+    repository = (await scene_with(harness, FENCE_FILE_1)).repository
+    old = await verified(harness, repository)
     assert (old.state, old.version, old.protected) == (FenceState.TRUSTED, 1, False)
     assert "is old" in old.warnings[0]
 
-    report = await install_fence(world.fence_tools, repository, MAIN, protect=True)
+    report = await install_fence(harness.fence_tools, repository, MAIN, protect=True)
     assert (report.change, report.protected) == (FenceChange.REPLACED, True)
 
-    new = await verified(world, repository)
+    new = await verified(harness, repository)
     assert (new.state, new.version, new.warnings) == (FenceState.TRUSTED, 2, ())
     assert new.protected_merge is old.protected_merge is ProtectedMerge.PASSES
     settings = f"/repositories/{repository}/settings/branch_protection"
-    assert json.loads(await world.tell("GET", settings, None)) == [{"pattern": MAIN}]
-    left = await world.branches.list_page(repository, CANARY_BRANCH_PREFIX, show_hidden=True)
+    assert json.loads(await harness.tell("GET", settings, None)) == [{"pattern": MAIN}]
+    left = await harness.branches.list_page(repository, CANARY_BRANCH_PREFIX, show_hidden=True)
     assert left.names == ()

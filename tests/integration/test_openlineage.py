@@ -56,7 +56,7 @@ def catalogue() -> Iterator[Catalogue]:
     thread.join(10)
 
 
-async def test_a_catalogue_is_told_the_commits_of_a_real_publication(
+async def test_a_catalogue_gets_the_commits_of_a_real_publication(
     scene: WorkerScene, catalogue: Catalogue
 ) -> None:
     module = await scene.declare(BODY, workspace=True)

@@ -38,8 +38,8 @@ async def store(lakefs_s3_server: LakefsServer, tmp_path: Path) -> AsyncIterator
     configuration = replace(configuration_of(lakefs_s3_server), route=RouteChoice.PRESIGNED)
     file = tmp_path / "large"
     file.write_bytes(os.urandom(SIZE))
-    async with connected(lakefs_s3_server) as world:
-        yield Store(configuration, await world.create_repository(), file)
+    async with connected(lakefs_s3_server) as harness:
+        yield Store(configuration, await harness.create_repository(), file)
 
 
 async def test_parts_arrive_in_their_order(store: Store, tmp_path: Path) -> None:

@@ -91,14 +91,14 @@ async def test_lakectl_knows_what_remedies_ask_of_it(
         "LAKECTL_CREDENTIALS_ACCESS_KEY_ID": lakefs_server.access_key_id,
         "LAKECTL_CREDENTIALS_SECRET_ACCESS_KEY": lakefs_server.secret_access_key,
     }
-    async with connected(lakefs_server) as world:
-        scene = await Scene.build(world, {"_lakefs_actions/other.yaml": REFUSING_FILE})
+    async with connected(lakefs_server) as harness:
+        scene = await Scene.build(harness, {"_lakefs_actions/other.yaml": REFUSING_FILE})
         assert isinstance(await scene.merge(), RefusedByHook)
         ref = scene.input_ref
         key, run_branch = "of-a-run", BranchName("perago-run-of-a-run")
-        await world.branches.create(scene.repository, run_branch, ref)
-        await world.tags.create(scene.repository, TagName(f"perago-base-{key}"), ref)
-        await world.write(scene.repository, MAIN, "draft", b"draft")
+        await harness.branches.create(scene.repository, run_branch, ref)
+        await harness.tags.create(scene.repository, TagName(f"perago-base-{key}"), ref)
+        await harness.write(scene.repository, MAIN, "draft", b"draft")
         names = {
             "REPO": scene.repository,
             "BRANCH": "main",
@@ -123,10 +123,10 @@ async def test_lakectl_knows_what_remedies_ask_of_it(
 @pytest.mark.conductor
 async def test_curl_reads_and_ends_a_workflow(conductor_server: ConductorServer) -> None:
     variables = {"PERAGO_CONDUCTOR": conductor_server.api_url}
-    async with connected_to_conductor(conductor_server) as world:
-        workflow, _ = await ConductorScene(world).start_one_task()
+    async with connected_to_conductor(conductor_server) as harness:
+        workflow, _ = await ConductorScene(harness).start_one_task()
         for command, expected in CURL.items():
             assert expected in await ran(filled(command, {"WORKFLOW": workflow}), variables)
-        ended = await world.workflows.read(workflow)
+        ended = await harness.workflows.read(workflow)
         assert ended is not None
         assert ended.status is WorkflowStatus.TERMINATED

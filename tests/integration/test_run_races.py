@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from pydantic import BaseModel
-from tests.attempt_worlds import AttemptWorker, Surroundings, attempt_worker
+from tests.attempt_workers import AttemptWorker, Surroundings, attempt_worker
 from tests.contract.real_lakefs import RealLakeFS
 
 from perago.adapters.memory.conductor_server import MemoryConductor

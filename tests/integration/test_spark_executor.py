@@ -62,7 +62,7 @@ async def test_one_jvm_serves_an_executor_and_dies_with_it(tmp_path: Path) -> No
     assert len(set(jvms)) == 1
 
 
-async def test_a_body_that_is_stopped_told_its_progress_and_loses_its_jobs(
+async def test_a_stopped_task_function_has_reported_its_progress_and_loses_its_jobs(
     spark_session: Any,  # noqa: ANN401 - a pyspark session
     tmp_path: Path,
 ) -> None:

@@ -40,7 +40,7 @@ class OwnLakeFS:
     """A lakeFS whose block store a test may damage."""
 
     server: LakefsServer
-    world: RealLakeFS
+    harness: RealLakeFS
 
 
 @pytest_asyncio.fixture
@@ -51,8 +51,8 @@ async def own(monkeypatch: pytest.MonkeyPatch, spark_session: object) -> AsyncIt
         monkeypatch.setenv("LAKECTL_SERVER_ENDPOINT_URL", server.endpoint)
         monkeypatch.setenv("LAKECTL_CREDENTIALS_ACCESS_KEY_ID", server.access_key_id)
         monkeypatch.setenv("LAKECTL_CREDENTIALS_SECRET_ACCESS_KEY", server.secret_access_key)
-        async with connected(server) as world:
-            yield OwnLakeFS(server, world)
+        async with connected(server) as harness:
+            yield OwnLakeFS(server, harness)
 
 
 async def told(*arguments: str) -> tuple[int, dict[str, Any]]:
@@ -70,9 +70,9 @@ def run_program(arguments: list[str], out: io.StringIO) -> int:
 
 
 async def test_damage_is_found_and_named(own: OwnLakeFS, tmp_path: Path) -> None:
-    repository = await own.world.create_repository()
+    repository = await own.harness.create_repository()
     files = {f"lake/part-{number:03}": f"row {number}".encode() * 9 for number in range(40)}
-    commit = await own.world.commit_files(repository, MAIN, {**files, "other/x": b"x"})
+    commit = await own.harness.commit_files(repository, MAIN, {**files, "other/x": b"x"})
     report = str(tmp_path / "report")
 
     code, sound = await told("verify", f"{repository}@main", "--prefix", "lake", "--report", report)
@@ -113,7 +113,7 @@ async def test_publications_are_counted_by_task_and_day(
         return task_of(write)
 
     conductor = open_conductor(ConductorSettings(url=conductor_server.api_url))
-    stage = SparkStage(own.world, conductor, tmp_path, None)
+    stage = SparkStage(own.harness, conductor, tmp_path, None)
     names = [unique_name("first"), unique_name("second")]
     scene = await stage.play([declared(name) for name in names], {"data/a": b"a"})
     await scene.run_all()

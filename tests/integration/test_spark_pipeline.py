@@ -71,7 +71,7 @@ Step: TypeAlias = Callable[..., Iterator[object]]
 class Scene:
     """One workspace on a real lakeFS, and a pipeline that is given its executors' work."""
 
-    world: RealLakeFS
+    harness: RealLakeFS
     server: LakefsServer
     repository: RepositoryId
     place: Path
@@ -90,10 +90,10 @@ class Scene:
         """Down, changed, up and verified."""
         concurrency, state = AsyncioConcurrency(), self.place / "state"
         pipeline = SparkWorkspacePipeline(
-            SparkConfiguration(), self.world.objects, open_work, concurrency, state_root=state
+            SparkConfiguration(), self.harness.objects, open_work, concurrency, state_root=state
         )
         files = {f"data/{path}": content for path, content in FILES.items()}
-        commit = await self.world.commit_files(self.repository, MAIN, files)
+        commit = await self.harness.commit_files(self.repository, MAIN, files)
         directory = self.place / "attempt"
         directory.mkdir()
         source = WorkspaceSource(self.repository, commit, "data")
@@ -105,7 +105,7 @@ class Scene:
         for path in GONE:
             (directory / path).unlink()
         plan = await pipeline.plan(materialised)
-        await self.world.branches.create(self.repository, STAGING, commit)
+        await self.harness.branches.create(self.repository, STAGING, commit)
         area = StagingArea(StagedReference(self.repository, STAGING, commit), "data")
         written = await pipeline.transfer(materialised, plan, area)
         await pipeline.verify(materialised, plan, area)
@@ -116,7 +116,7 @@ class Scene:
 
     async def staged(self) -> dict[str, tuple[int, str | None]]:
         """Size and MD5 of everything on the staging branch."""
-        page = await self.world.objects.list_page(self.repository, STAGING, prefix="data/")
+        page = await self.harness.objects.list_page(self.repository, STAGING, prefix="data/")
         assert not page.more
         return {
             entry.path[5:]: (entry.size, md5_of_checksum(entry.checksum)) for entry in page.entries
@@ -140,8 +140,8 @@ async def scene(
 ) -> AsyncIterator[Scene]:
     """A fresh repository; the session is the one that the pipeline finds."""
     del spark_session
-    async with connected(lakefs_server) as world:
-        yield Scene(world, lakefs_server, await world.create_repository(), tmp_path)
+    async with connected(lakefs_server) as harness:
+        yield Scene(harness, lakefs_server, await harness.create_repository(), tmp_path)
 
 
 async def test_executors_that_die_on_both_ways_change_nothing(scene: Scene) -> None:

@@ -33,7 +33,7 @@ FILES: Mapping[str, bytes] = {
 class Line:
     """A workspace behind a line that can be made bad."""
 
-    world: RealLakeFS
+    harness: RealLakeFS
     pipeline: LocalWorkspacePipeline
     proxy: Proxy
     repository: RepositoryId
@@ -64,11 +64,13 @@ async def line(
         )
         client = LakeFSClient(configuration)
         transport = LakeFSObjects(client)
-        async with connected(lakefs_server) as world:
-            repository = await world.create_repository()
-            commit = await world.commit_files(repository, MAIN, FILES)
-            pipeline = LocalWorkspacePipeline(world.objects, world.commits, concurrency, transport)
-            yield Line(world, pipeline, proxy, repository, commit, tmp_path)
+        async with connected(lakefs_server) as harness:
+            repository = await harness.create_repository()
+            commit = await harness.commit_files(repository, MAIN, FILES)
+            pipeline = LocalWorkspacePipeline(
+                harness.objects, harness.commits, concurrency, transport
+            )
+            yield Line(harness, pipeline, proxy, repository, commit, tmp_path)
         client.close()
     concurrency.close()
 
@@ -136,8 +138,8 @@ async def test_uploads_over_a_bad_line_are_exact_or_fail_cleanly(line: Line) -> 
     for path, content in changed.items():
         (materialised.directory / path.removeprefix("ws/")).write_bytes(content)
     plan = await line.pipeline.plan(materialised)
-    branch = BranchName(line.world.unique_name("staging"))
-    await line.world.branches.create(line.repository, branch, line.commit)
+    branch = BranchName(line.harness.unique_name("staging"))
+    await line.harness.branches.create(line.repository, branch, line.commit)
     area = StagingArea(StagedReference(line.repository, branch, line.commit), "ws")
     line.proxy.add_toxic("reset_peer", direction="upstream", toxicity=0.4, timeout=20)
     try:
@@ -148,7 +150,7 @@ async def test_uploads_over_a_bad_line_are_exact_or_fail_cleanly(line: Line) -> 
         line.proxy.remove_toxics()
     await line.pipeline.verify(materialised, plan, area)
     for path, content in changed.items():
-        assert await line.world.objects.read(line.repository, branch, path) == content
+        assert await line.harness.objects.read(line.repository, branch, path) == content
     assert held(directory) == FILES
 
 

@@ -206,7 +206,7 @@ async def test_an_outage_is_said_on_the_page_which_goes_on_behind_it(
             assert (after["notice"], came_to(after)) == ("", ["published"])
 
 
-async def test_a_workflow_that_nobody_knows_is_an_error_with_the_next_command(
+async def test_an_unknown_workflow_is_an_error_with_the_next_command(
     lakefs_server: LakefsServer, conductor_server: ConductorServer, tmp_path: Path
 ) -> None:
     settings = settings_of(lakefs_server, conductor_server, tmp_path / "root")

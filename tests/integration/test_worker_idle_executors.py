@@ -9,7 +9,7 @@ import signal
 from dataclasses import replace
 from pathlib import Path
 
-from tests.attempt_worlds import Surroundings, attempt_worker
+from tests.attempt_workers import Surroundings, attempt_worker
 from tests.contract.body_tasks import OBEY
 from tests.contract.task_bodies import MODULES, body_environment
 
@@ -42,7 +42,7 @@ def worker_of(conductor: ConductorInstallation, root: Path) -> tuple[Worker, Pro
     ask = conductor.queue.check
     gate = ServiceGate("conductor", ask, now=clock.monotonic, fraction=lambda: 1.0)
     parts = WorkerParts(
-        ports=replace(made.world, body=bodies),
+        ports=replace(made.harness, body=bodies),
         bodies=bodies,
         tasks=made.tasks,
         types=[PolledType(OBEY.name)],

@@ -234,17 +234,17 @@ def new_attempt(stage: Stage, number: int, task_type: str, seen: set[str]) -> Ac
 
 
 async def _attempt(stage: Stage, actor: Actor, number: int, task_type: str, seen: set[str]) -> None:
-    world = _world(stage, actor.handle, number, seen)
+    harness = _harness(stage, actor.handle, number, seen)
     request = PollRequest(task_type, actor.name)
-    records = await world.queue.poll(request)
+    records = await harness.queue.poll(request)
     if not records:
         return None
     actor.record = records[0]
     actor.began = stage.clock.monotonic()
-    execution_id = world.identities.new_execution_id()
+    execution_id = harness.identities.new_execution_id()
     if actor.old:
         seen.add("a worker of the release before took a row")
-        return await run_old_attempt(world, actor.record, actor.name, execution_id)
+        return await run_old_attempt(harness, actor.record, actor.name, execution_id)
     dispatch = Attempt(
         task=stage.tasks[task_type],
         record=actor.record,
@@ -253,7 +253,7 @@ async def _attempt(stage: Stage, actor: Actor, number: int, task_type: str, seen
             actor.name, publication=_policy(stage, number), failure_reason_max_length=5_000
         ),
     )
-    actor.report = await run_attempt(world, dispatch, Beats(stage.clock))
+    actor.report = await run_attempt(harness, dispatch, Beats(stage.clock))
     return None
 
 
@@ -262,7 +262,7 @@ def _policy(stage: Stage, number: int) -> PolicySetting:
     return stage.mix.policy if other is None or number % 2 else other
 
 
-def _world(stage: Stage, handle: SteeredHandle, number: int, seen: set[str]) -> AttemptPorts:
+def _harness(stage: Stage, handle: SteeredHandle, number: int, seen: set[str]) -> AttemptPorts:
     lakefs = stage.lakefs_for(handle)
     conductor = stage.conductor_for(handle)
     disk = stage.new_disk()

@@ -57,13 +57,13 @@ class DrainedError(Exception):
 
 
 async def run_old_attempt(
-    world: AttemptPorts, record: AttemptRecord, worker_id: str, execution_id: ExecutionId
+    harness: AttemptPorts, record: AttemptRecord, worker_id: str, execution_id: ExecutionId
 ) -> None:
     """From the polled row to its end."""
     status, reason = AttemptStatus.COMPLETED, None
     output: Mapping[str, object] = {}
     try:
-        output = await _work(world, record, execution_id)
+        output = await _work(harness, record, execution_id)
     except DrainedError:
         return None  # 0.6.1 leaves the row to its response time-out
     except FailedError as error:
@@ -75,16 +75,16 @@ async def run_old_attempt(
     update = TerminalUpdate(record.snapshot, worker_id, status, output, reason)
     for pause in PAUSES_SECONDS:
         try:
-            return await world.queue.complete(update, timeout_seconds=TIMEOUT_SECONDS)
+            return await harness.queue.complete(update, timeout_seconds=TIMEOUT_SECONDS)
         except (UnavailableError, OutcomeUnknownError):
-            await world.clock.sleep(pause)
+            await harness.clock.sleep(pause)
         except ServiceError:
             return None
     return None
 
 
 async def _work(
-    world: AttemptPorts, record: AttemptRecord, execution_id: ExecutionId
+    harness: AttemptPorts, record: AttemptRecord, execution_id: ExecutionId
 ) -> Mapping[str, object]:
     attempt = record.snapshot
     given = as_object(record.input_data.get("workspace"))
@@ -93,87 +93,87 @@ async def _work(
         BranchName(str(given["branch"])),
         CommitId(str(given["ref"])),
     )
-    directory = await world.directories.create(AttemptMarker(attempt, execution_id, "old"))
-    pipeline = world.lakefs.pipeline
+    directory = await harness.directories.create(AttemptMarker(attempt, execution_id, "old"))
+    pipeline = harness.lakefs.pipeline
     source = WorkspaceSource(target.repository, target.ref, PREFIX)
     workspace = await pipeline.materialise(source, directory)
     params = as_object(record.input_data.get("params"))
     call = BodyCall(attempt.task_type, attempt, execution_id, params, directory)
-    ended = await world.body.run(call)
+    ended = await harness.body.run(call)
     if isinstance(ended, BodyRaised):
         raise FailedError(ended.reason, terminal=ended.terminal)
     if isinstance(ended, BodyStopped):
         raise DrainedError
     assert isinstance(ended, BodyReturned), ended
     plan = await pipeline.plan(workspace)
-    await _fence(world, attempt)
+    await _fence(harness, attempt)
     if plan.is_empty:
-        ref = await _complete_unchanged(world, target)
+        ref = await _complete_unchanged(harness, target)
     else:
-        ref = await _publish(world, record, execution_id, target, (workspace, plan))
+        ref = await _publish(harness, record, execution_id, target, (workspace, plan))
     return {"workspace": {**given, "ref": ref}, "result": ended.result}
 
 
-async def _fence(world: AttemptPorts, attempt: AttemptSnapshot) -> None:
-    fresh = await world.queue.read_attempt(attempt.workflow_id, attempt.task_id)
+async def _fence(harness: AttemptPorts, attempt: AttemptSnapshot) -> None:
+    fresh = await harness.queue.read_attempt(attempt.workflow_id, attempt.task_id)
     if isinstance(compare_narrow(attempt, None if fresh is None else fresh.snapshot), Stale):
         raise FailedError(attempt.task_id)
 
 
 async def _publish(
-    world: AttemptPorts,
+    harness: AttemptPorts,
     record: AttemptRecord,
     execution_id: ExecutionId,
     target: WorkspaceReference,
     changed: tuple[Materialised, SyncPlan],
 ) -> CommitId:
     branch = staging_branch_name(record.snapshot, execution_id)
-    await world.lakefs.branches.create(target.repository, branch, target.ref)
+    await harness.lakefs.branches.create(target.repository, branch, target.ref)
     area = StagingArea(StagedReference(target.repository, branch, target.ref), PREFIX)
-    await world.lakefs.pipeline.transfer(*changed, area)
-    staged = await world.lakefs.commits.commit(
+    await harness.lakefs.pipeline.transfer(*changed, area)
+    staged = await harness.lakefs.commits.commit(
         CommitRequest(target.repository, branch, "perago try", {})
     )
     try:
-        await _fence(world, record.snapshot)
-        head = await world.lakefs.branches.head(target.repository, target.branch)
+        await _fence(harness, record.snapshot)
+        head = await harness.lakefs.branches.head(target.repository, target.branch)
         if head.commit == target.ref:
-            return await _merge(world, target, staged)
+            return await _merge(harness, target, staged)
         if head.parents[:1] == (target.ref,):
-            return await _reset(world, target, staged)
+            return await _reset(harness, target, staged)
         text = f"{target.branch} cannot publish from input ref {target.ref}"
         raise FailedError(f"{text}; current head is {head.commit}")
     finally:
-        await _clean(world, target.repository, branch)
+        await _clean(harness, target.repository, branch)
 
 
-async def _complete_unchanged(world: AttemptPorts, target: WorkspaceReference) -> CommitId:
-    head = await world.lakefs.branches.head(target.repository, target.branch)
+async def _complete_unchanged(harness: AttemptPorts, target: WorkspaceReference) -> CommitId:
+    head = await harness.lakefs.branches.head(target.repository, target.branch)
     if head.commit == target.ref:
         return target.ref
     if head.parents[:1] == (target.ref,):
-        return await _reset(world, target, target.ref)
+        return await _reset(harness, target, target.ref)
     text = f"{target.branch} cannot complete no-op from input ref {target.ref}"
     raise FailedError(f"{text}; current head is {head.commit}")
 
 
-async def _merge(world: AttemptPorts, target: WorkspaceReference, staged: CommitId) -> CommitId:
+async def _merge(harness: AttemptPorts, target: WorkspaceReference, staged: CommitId) -> CommitId:
     request = MergeRequest(target.repository, staged, target.branch, "")
-    answer = await world.lakefs.branches.merge(request)
+    answer = await harness.lakefs.branches.merge(request)
     if isinstance(answer, Merged):
         return answer.commit
     raise FailedError(f"merge: {answer}")
 
 
-async def _reset(world: AttemptPorts, target: WorkspaceReference, to: CommitId) -> CommitId:
-    answer = await world.lakefs.branches.relocate(target.repository, target.branch, to)
+async def _reset(harness: AttemptPorts, target: WorkspaceReference, to: CommitId) -> CommitId:
+    answer = await harness.lakefs.branches.relocate(target.repository, target.branch, to)
     if isinstance(answer, Relocated):
         return to
     raise FailedError(f"reset: {answer}")
 
 
-async def _clean(world: AttemptPorts, repository: RepositoryId, branch: BranchName) -> None:
+async def _clean(harness: AttemptPorts, repository: RepositoryId, branch: BranchName) -> None:
     try:
-        await world.lakefs.branches.delete(repository, branch)
+        await harness.lakefs.branches.delete(repository, branch)
     except ServiceError:
         return

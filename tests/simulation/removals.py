@@ -1,6 +1,6 @@
 """What gc and `reset-task` may remove: checked at the very deletion, and at the end.
 
-Between the last question of a pass and its deletion the world may change; what was so for the
+Between the last question of a pass and its deletion the repository may change; what was so for the
 whole pass it had to know.
 """
 

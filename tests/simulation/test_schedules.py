@@ -318,7 +318,7 @@ def test_a_stale_attempt_that_begins_a_run_of_its_own_without_gc_is_found() -> N
     assert ran.broken.number == 28
 
 
-def test_what_another_process_found_is_told_by_this_one() -> None:
+def test_what_another_process_found_is_reported_by_this_one() -> None:
     found = copy(Broken(3, "somewhere"))  # as a process sends it to another
     assert (found.number, found.what, str(found)) == (3, "somewhere", str(Broken(3, "somewhere")))
 

@@ -21,6 +21,7 @@ LAW_LINE = re.compile(r"^ {4}(?P<law>[A-Z]\d+ \w+): ", re.MULTILINE)
 WITH_EFFECTS = {
     "Branches",
     "Commits",
+    "DirectoryUploads",
     "ObjectTransport",
     "Objects",
     "Tags",

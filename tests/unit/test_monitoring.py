@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.unit.app.attempt.fault_world import TASK, FaultWorld
+from tests.unit.app.attempt.attempt_harness import TASK, AttemptHarness
 from tools.build_docs import slug
 
 from perago.app.attempt.complete import Recorded
@@ -76,17 +76,17 @@ def emitted(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, set[str]]:
 
 
 async def _heard(place: Path) -> Metrics:
-    world = FaultWorld(place, PolicySetting.SETTLED)
-    await world.start()
-    worker = world.worker()
+    harness = AttemptHarness(place, PolicySetting.SETTLED)
+    await harness.start()
+    worker = harness.worker()
     record = await worker.poll(TASK)
     assert record is not None
-    identity = worker.world.identities.new_execution_id()
-    attempt = Attempt(world.task, record, identity, worker.settings)
+    identity = worker.harness.identities.new_execution_id()
+    attempt = Attempt(harness.task, record, identity, worker.settings)
     metrics = Metrics()
     listener = AttemptMetrics(metrics)
-    events = AttemptEvents(attempt, [listener], worker.world.clock)
-    await world.drive(run_attempt(replace(worker.world, progress=events), attempt, NoLease()))
+    events = AttemptEvents(attempt, [listener], worker.harness.clock)
+    await harness.drive(run_attempt(replace(worker.harness, progress=events), attempt, NoLease()))
     waited = {"service": "lakeFS", "waited_seconds": 3.0}
     listener.phase(attempt, Phase.WAITED, waited, 3)
     listener.phase(attempt, Phase.LOST, {"field": "status"}, 1)

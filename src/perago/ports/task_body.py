@@ -155,8 +155,8 @@ class TaskBody(Protocol):
        or a line of progress, it returns as it would have without, and the next body runs.
     Y7 checks_run_as_bodies_do: a call with a staged commit runs the checks and not the function;
        an exception of a check becomes BodyRaised naming the check, and a limit ends it.
-    Y8 copies_are_told: a copy that the function takes for a checkpoint is complete, and `taken` was
-       called, when the call returns; a refused one raises in the function.
+    Y8 copies_are_reported: a copy that the function takes for a checkpoint is complete, and `taken`
+       was called, when the call returns; a refused one raises in the function.
     Y9 changes_are_answered: a function that asks gets what `changes` answers, from any thread and
        as often as it asks, with one question; a failure raises in the function.
     """

@@ -21,10 +21,10 @@ from perago.testing.definitions import as_object
 class RealPeople:
     """Somebody with the rights to everything in one repository."""
 
-    def __init__(self, world: RealLakeFS, repository: RepositoryId, times: ServedTime) -> None:
+    def __init__(self, harness: RealLakeFS, repository: RepositoryId, times: ServedTime) -> None:
         self.repository = repository
-        self._world, self._times = world, times
-        self._ports = world.installation()
+        self._harness, self._times = harness, times
+        self._ports = harness.installation()
 
     async def commit(self, kind: Foreign, count: int, source: str) -> CommitId | None:
         """What another tool does to the target branch; None where it is refused."""
@@ -67,7 +67,7 @@ class RealPeople:
         """Write files and commit them; without files, an empty commit."""
         for path, content in files.items():
             if content is not None:
-                await self._world.write(self.repository, branch, path, content)
+                await self._harness.write(self.repository, branch, path, content)
         request = CommitRequest(self.repository, branch, message, {}, allow_empty=not files)
         made = await self._ports.commits.commit(request)
         self._times.made(made)
@@ -75,7 +75,9 @@ class RealPeople:
 
     async def _told(self, path: str, body: Mapping[str, object]) -> CommitId | None:
         """Ask past the ports for what only people do; None where it is refused."""
-        status, answer = await asyncio.to_thread(self._world.ask_past, self.repository, path, body)
+        status, answer = await asyncio.to_thread(
+            self._harness.ask_past, self.repository, path, body
+        )
         if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
             raise OSError(f"{path}: {status} {answer!r}")
         if status >= HTTPStatus.BAD_REQUEST:

@@ -61,7 +61,7 @@ class RealStage(HeldStage):
     """One repository and one workflow of its own on real servers."""
 
     def __init__(self, mix: Mix, lakefs: RealLakeFS, conductor: ConductorInstallation) -> None:
-        self._mix, self._world, self._conductor = mix, lakefs, conductor
+        self._mix, self._harness, self._conductor = mix, lakefs, conductor
         self._ending = f"_{secrets.token_hex(4)}"
         self._lakefs = lakefs.installation()
         self._clock = SteeredClock()
@@ -136,7 +136,7 @@ class RealStage(HeldStage):
 
     def pipeline_for(self, handle: SteeredHandle, disk: Disk) -> RealPipeline:
         """The transfers of one process."""
-        return RealPipeline(self._world, handle, disk)
+        return RealPipeline(self._harness, handle, disk)
 
     def uploads_for(self, handle: SteeredHandle, disk: Disk) -> None:
         """No function takes checkpoints here."""
@@ -144,11 +144,11 @@ class RealStage(HeldStage):
     async def open(self) -> None:
         """Create, register and start, as `open_scene` does in memory."""
         mix = self._mix
-        repository = await self._world.create_repository()
-        self._people = RealPeople(self._world, repository, self._times)
+        repository = await self._harness.create_repository()
+        self._people = RealPeople(self._harness, repository, self._times)
         self._input = await self._people.commit_files(files_of(mix))
         if mix.protected:
-            await self._world.protect(repository, MAIN)
+            await self._harness.protect(repository, MAIN)
         await self._times.move_to(OLD_INPUT_SECONDS * MICROSECONDS)
         for name in self._tasks:
             await self._conductor.definitions.put(task_definition(name, LEASE_SECONDS))

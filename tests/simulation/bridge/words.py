@@ -1,7 +1,7 @@
-"""Answers of servers in words that two worlds can be compared by.
+"""Answers of servers in words by which two installations can be compared.
 
-Ids differ from world to world: each is named by the order in which it came up. What a server says
-in words of its own is left out; what kind of answer it is stays.
+Ids differ from one installation to the next: each is named by the order in which it came up. What a
+server says in words of its own is left out; what kind of answer it is stays.
 """
 
 import re
@@ -34,9 +34,9 @@ def _tells_when(row: AttemptSnapshot) -> bool:
 
 
 class Words:
-    """The ids of one world by the order in which they came up.
+    """The ids of one installation by the order in which they came up.
 
-    `own` are names that only this world has, and what they are called.
+    `own` are names that only this harness has, and what they are called.
     """
 
     def __init__(self, own: Mapping[str, str] | None = None) -> None:
@@ -84,13 +84,13 @@ class Words:
         return f"{type(value).__name__}({', '.join(told)})"
 
     def id_of(self, text: str) -> str:
-        """The text with this world's ids in place of their names."""
+        """The text with this installation's ids in place of their names."""
         return re.sub(r"#\d+", lambda found: self._ids[found.group()], text)
 
     def in_order(self, answer: Answer) -> Answer:
         """A page of names in the order in which their ids came up.
 
-        Names hold hashes of ids, so each world sorts them in another way, and the process that
+        Names hold hashes of ids, so each harness sorts them in another way, and the process that
         walks the page would go another way.
         """
         match answer:

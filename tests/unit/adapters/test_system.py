@@ -17,7 +17,7 @@ async def cancelled_in_the_middle(work: "asyncio.Task[bool]", begun: Event) -> N
         await work
 
 
-async def test_cancelled_work_is_told_and_has_ended_when_the_caller_goes_on() -> None:
+async def test_cancelled_work_hears_of_it_and_has_ended_when_the_caller_goes_on() -> None:
     concurrency, begun, told, ended = AsyncioConcurrency(), Event(), Event(), Event()
 
     def wait() -> bool:

@@ -15,7 +15,7 @@ from typing import Any, cast, final
 
 import pytest
 from pydantic import BaseModel
-from tests.unit.app.attempt.fault_world import TASK, FaultWorld
+from tests.unit.app.attempt.attempt_harness import TASK, AttemptHarness
 
 from perago.adapters.memory.installations import conductor_installation
 from perago.adapters.memory.system import WorkerHandle
@@ -191,28 +191,28 @@ async def test_a_conductor_that_is_not_there_is_said_in_the_words_of_0_6_1() -> 
 
 @final
 class Start:
-    """One start in a world whose Conductor has these faults."""
+    """One start in a harness whose Conductor has these faults."""
 
     def __init__(self, tmp_path: Path, *faults: Fault, patience: float = PATIENCE_SECONDS) -> None:
-        self.world = FaultWorld(tmp_path, PolicySetting.SETTLED)
+        self.harness = AttemptHarness(tmp_path, PolicySetting.SETTLED)
         self.metrics = Metrics()
         self.heard = StartWait(self.metrics)
         self.calls = FaultInjector([*faults])
-        ports = self.world.worker().world
+        ports = self.harness.worker().harness
         self.patience = patience_of_start(ports, patience, self.heard)
 
     async def run(self, *, registered: bool = True) -> None:
         """Ask as `perago start` does; time passes while all sleep."""
         if registered:
-            await self.world.start()
-        await self.world.drive(self.ask())
+            await self.harness.start()
+        await self.harness.drive(self.ask())
 
     async def ask(self) -> None:
         """Ask."""
-        conductor = conductor_installation(self.world.conductor, WorkerHandle())
+        conductor = conductor_installation(self.harness.conductor, WorkerHandle())
         await check_service(
             faulty_installation(conductor, self.calls),
-            [self.world.task],
+            [self.harness.task],
             strict=False,
             patience=self.patience,
         )
@@ -235,12 +235,12 @@ async def test_a_conductor_that_comes_back_is_waited_for_and_everyone_hears(
     caplog.set_level(logging.INFO, "perago.worker")
     away = [refuse("queue.check", AWAY, nth=nth) for nth in range(1, 9)]
     start = Start(tmp_path, *away, refuse("definitions.read", AWAY))
-    await start.world.start()
+    await start.harness.start()
     asking = asyncio.ensure_future(start.ask())
-    await start.world.clock.let_pass(3)
+    await start.harness.clock.let_pass(3)
     assert start.heard.has_waited
     assert start.heard.lines() == ["the start of this worker waits for Conductor"]
-    await start.world.drive(asking)
+    await start.harness.drive(asking)
     assert start.heard.lines() == []
     (_, event, waiting), (_, ended, waited), (_, differs, found) = _lines(caplog)
     assert (differs, found["task_name"]) == ("registered TaskDef differs from the code", TASK)
@@ -283,13 +283,13 @@ async def test_a_refusal_is_final(
     start = Start(tmp_path, refuse("queue.check", refusal))
     error = await start.refused()
     assert (str(error), error.code) == (f"{SAID}{refusal}", code)
-    assert start.world.clock.monotonic() == 0
+    assert start.harness.clock.monotonic() == 0
 
 
 async def test_a_task_that_is_not_registered_is_refused_at_once(tmp_path: Path) -> None:
     start = Start(tmp_path)
     error = await start.refused(registered=False)
-    assert (error.code, start.world.clock.monotonic()) == ("PRG-T019", 0)
+    assert (error.code, start.harness.clock.monotonic()) == ("PRG-T019", 0)
 
 
 @final
@@ -334,14 +334,14 @@ def starting(
     tmp_path: Path, job: Job, *, executors: bool = True
 ) -> tuple[Worker, "asyncio.Task[WorkerEnd]"]:
     """A worker with one thing to do before its first poll."""
-    world = FaultWorld(tmp_path, PolicySetting.SETTLED)
-    made, clock, tasks = world.worker(), HastyClock(), {TASK: world.task}
+    harness = AttemptHarness(tmp_path, PolicySetting.SETTLED)
+    made, clock, tasks = harness.worker(), HastyClock(), {TASK: harness.task}
     bodies = ThreadBody(tasks, slots=1)
-    ask = made.world.queue.check
+    ask = made.harness.queue.check
     gate = ServiceGate("conductor", ask, now=clock.monotonic, fraction=lambda: 1.0)
     worker = Worker(
         WorkerParts(
-            ports=replace(made.world, body=bodies, clock=clock),
+            ports=replace(made.harness, body=bodies, clock=clock),
             bodies=bodies if executors else cast("Any", NoExecutors(bodies)),
             tasks=tasks,
             types=[PolledType(TASK)],

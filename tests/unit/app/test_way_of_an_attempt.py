@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from types import FrameType
 
-from tests.unit.app.attempt.fault_world import FaultWorld
+from tests.unit.app.attempt.attempt_harness import AttemptHarness
 from tests.unit.app.worker.test_worker_life import nothing_to_do, started
 
 from perago.domain.attempt import WorkflowStatus
@@ -40,7 +40,7 @@ def numbered_files(title: str) -> list[str]:
     return [f"src/perago/{each}" for each in rows]
 
 
-async def files_entered(world: FaultWorld) -> list[str]:
+async def files_entered(harness: AttemptHarness) -> list[str]:
     """The application's files in the order in which an attempt enters them, from its poll on."""
     entered: list[str] = []
 
@@ -53,11 +53,11 @@ async def files_entered(world: FaultWorld) -> list[str]:
         if not short.startswith(BESIDE) and short not in entered:
             entered.append(short)
 
-    worker, running = await started(world, job=nothing_to_do())
+    worker, running = await started(harness, job=nothing_to_do())
     sys.setprofile(note)
     try:
         async with asyncio.timeout(30):
-            while (await world.read()).status is not WorkflowStatus.COMPLETED:  # noqa: ASYNC110
+            while (await harness.read()).status is not WorkflowStatus.COMPLETED:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
     finally:
         sys.setprofile(None)
@@ -69,7 +69,7 @@ async def files_entered(world: FaultWorld) -> list[str]:
 async def test_the_page_shows_the_hops_of_a_real_attempt(tmp_path: Path) -> None:
     shown = numbered_files("The way of one attempt")
     assert len(shown) <= HOPS_MAX
-    assert await files_entered(FaultWorld(tmp_path, PolicySetting.SETTLED)) == shown
+    assert await files_entered(AttemptHarness(tmp_path, PolicySetting.SETTLED)) == shown
 
 
 def test_what_has_to_be_read_to_understand_publishing_is_short() -> None:

@@ -139,7 +139,7 @@ def test_a_module_that_git_tracks_has_the_commit_of_its_working_tree(module: Pat
     assert code_version_of([task]) == f"{commit}-dirty"
 
 
-def test_without_git_or_without_a_task_nothing_is_told(
+def test_without_git_or_without_a_task_nothing_is_reported(
     module: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     git(module.parent, "init", "-q")

@@ -144,8 +144,8 @@ def facts(
 
 def facts_from(seed: bytes) -> PublicationFacts:
     """Facts picked by bytes: one draw of the search is much faster than thirty."""
-    world, who, ending, *kinds = seed
-    names = [f"C{n}" for n in range(len(kinds) - world % 5, len(kinds))]
+    harness, who, ending, *kinds = seed
+    names = [f"C{n}" for n in range(len(kinds) - harness % 5, len(kinds))]
     records = [
         _commit_of_kind(kind, name, parent)
         for kind, (name, parent) in zip(kinds, pairwise([*names, "A"]), strict=False)

@@ -142,6 +142,6 @@ def test_a_setting_decides_by_a_tag_sometimes_or_always(
     assert (may_decide_by_tag(setting), all(each.decides_by_tag for each in asked)) == (may, always)
 
 
-def test_the_states_of_a_fence_are_told_by_their_names() -> None:
+def test_the_states_of_a_fence_are_known_by_their_names() -> None:
     names = ["absent", "trusted", "altered", "dead", "distrusted"]
     assert [state.value for state in FenceState] == names

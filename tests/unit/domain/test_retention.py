@@ -322,7 +322,7 @@ def test_every_verdict_has_a_reason_for_the_log(verdict: Retention, expected: Re
     assert verdict == expected
 
 
-def test_what_conductor_and_the_lock_say_is_told_in_words() -> None:
+def test_what_conductor_and_the_lock_say_is_put_in_words() -> None:
     assert [owner.value for owner in Owner] == ["alive", "gone", "unknown"]
     assert [one.value for one in AttemptStanding] == ["live", "terminal", "replaced", "unknown"]
     assert [one.value for one in WorkflowStanding] == ["live", "terminal", "unknown"]

@@ -166,7 +166,7 @@ def test_a_retry_that_waits_says_why_the_attempt_before_it_failed_and_when_it_is
     assert found.command == "perago attempts w"
 
 
-def test_a_retry_that_nobody_polls_though_it_is_due_asks_for_a_worker() -> None:
+def test_a_retry_that_no_worker_polls_though_it_is_due_asks_for_a_worker() -> None:
     raised = row(AttemptStatus.FAILED, "ValueError: broken")
     found = explained(task(attempt(raised), retry(5)), WorkflowStatus.RUNNING)
     assert "ValueError: broken [PRG-B004]; attempt 2 of task clean waits in its" in found.happened

@@ -12,7 +12,7 @@ from typing import final
 
 import pytest
 from tests.people import discard_uncommitted
-from tests.unit.app.attempt.fault_world import FaultWorld
+from tests.unit.app.attempt.attempt_harness import AttemptHarness
 from tests.unit.app.command_line.command_run import Ran
 from tests.unit.remedies.shell import Shell
 
@@ -26,21 +26,21 @@ CONDUCTOR = "http://127.0.0.1:8080/api"
 WORKFLOW_OF = f"{CONDUCTOR}/workflow/"
 
 
-def serve(shell: Shell, world: FaultWorld, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the commands of a shell meet the servers of a world."""
-    lakefs = lakefs_installation(world.lakefs, WorkerHandle())
+def serve(shell: Shell, harness: AttemptHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the commands of a shell meet the servers of a harness."""
+    lakefs = lakefs_installation(harness.lakefs, WorkerHandle())
 
     # Here an address of memory: becomes a server.
     def shared_lakefs(_: str) -> LakeFSInstallation:
         return lakefs
 
     def shared_conductor(_: str) -> ConductorInstallation:
-        return world.operator
+        return harness.operator
 
     monkeypatch.setattr(installations, "shared_lakefs", shared_lakefs)
     monkeypatch.setattr(installations, "shared_conductor", shared_conductor)
     shell("export PERAGO_LAKEFS=memory:scene PERAGO_CONDUCTOR=memory:scene")
-    shell.servers = {"lakectl": Lakectl(world.repository), "curl": _curl(world)}
+    shell.servers = {"lakectl": Lakectl(harness.repository), "curl": _curl(harness)}
 
 
 @final
@@ -151,16 +151,16 @@ class Lakectl:
         return [path for path in self._repository.files(ref) if path.startswith(prefix)]
 
 
-def _curl(world: FaultWorld) -> Callable[[list[str]], Ran]:
+def _curl(harness: AttemptHarness) -> Callable[[list[str]], Ran]:
     def curl(words: list[str]) -> Ran:
         match words:
             case ["-fsS", "-X", "DELETE", address]:
-                world.conductor.terminate(_workflow_in(address), "by hand")
+                harness.conductor.terminate(_workflow_in(address), "by hand")
                 return Ran(0, "", "")
             case ["-sS", address]:
                 return Ran(7, "", f"curl: (7) Failed to connect to {address}")
             case ["-fsS", address]:
-                found = asyncio.run(_read(world, _workflow_in(address)))
+                found = asyncio.run(_read(harness, _workflow_in(address)))
                 return Ran(0, json.dumps(found), "")
             case _:
                 raise AssertionError(words)
@@ -174,8 +174,8 @@ def _workflow_in(address: str) -> str:
     return address.removeprefix(WORKFLOW_OF)
 
 
-async def _read(world: FaultWorld, workflow: str) -> object:
-    found = await world.operator.workflows.read(workflow)
+async def _read(harness: AttemptHarness, workflow: str) -> object:
+    found = await harness.operator.workflows.read(workflow)
     assert found is not None
     return {
         "status": found.status,
@@ -186,43 +186,43 @@ async def _read(world: FaultWorld, workflow: str) -> object:
     }
 
 
-Cure = Callable[[FaultWorld, Ran], Coroutine[None, None, None]]
+Cure = Callable[[AttemptHarness, Ran], Coroutine[None, None, None]]
 """What follows a remedy: how its first command ended is given."""
 
 
-async def completes(world: FaultWorld, _: Ran) -> None:
+async def completes(harness: AttemptHarness, _: Ran) -> None:
     """The next attempt of the row completes."""
-    await world.lose_lease()
-    report = await world.report()
+    await harness.lose_lease()
+    report = await harness.report()
     assert report.error is None, report.error
 
 
 def write_anew(workspace: Path, _: int) -> None:
-    """What a task function does on any tree; that of the world is for its first files."""
+    """What a task function does on any tree; that of the harness is for its first files."""
     (workspace / "anew.txt").write_text("anew")
 
 
-async def anew(world: FaultWorld, _: Ran) -> None:
+async def anew(harness: AttemptHarness, _: Ran) -> None:
     """A new workflow from the head that the branch has now completes."""
-    world.conductor.terminate(world.workflow, "a new one is started")
-    world.body = write_anew
-    await world.start(world.workspace(ref=world.repository.head().commit))
-    report = await world.report()
+    harness.conductor.terminate(harness.workflow, "a new one is started")
+    harness.body = write_anew
+    await harness.start(harness.workspace(ref=harness.repository.head().commit))
+    report = await harness.report()
     assert report.error is None, report.error
 
 
-async def anew_from_what_was_printed(world: FaultWorld, ran: Ran) -> None:
+async def anew_from_what_was_printed(harness: AttemptHarness, ran: Ran) -> None:
     """The command has printed the head from which that workflow is started."""
-    assert f"{world.repository.head().commit}\n" in ran.out
-    await anew(world, ran)
+    assert f"{harness.repository.head().commit}\n" in ran.out
+    await anew(harness, ran)
 
 
-async def retried(world: FaultWorld, _: Ran) -> None:
+async def retried(harness: AttemptHarness, _: Ran) -> None:
     """A retry of the ended workflow completes."""
-    await world.operator.workflows.retry(world.workflow)
-    report = await world.report()
+    await harness.operator.workflows.retry(harness.workflow)
+    report = await harness.report()
     assert report.error is None, report.error
 
 
-async def is_known(_world: FaultWorld, _: Ran) -> None:
+async def is_known(_harness: AttemptHarness, _: Ran) -> None:
     """The remedy has shown what is to be known, and there is nothing to do."""

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import cast
 
 import pytest
-from tests.unit.app.attempt.fault_world import TASK, FaultWorld
+from tests.unit.app.attempt.attempt_harness import TASK, AttemptHarness
 from tests.unit.remedies.servers import serve
 from tests.unit.remedies.shell import Shell, printed_for
 
@@ -139,56 +139,56 @@ def test_a_remedy_shows_what_is_wrong_until_it_is_corrected(
     shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str
 ) -> None:
     scene = SCENES[code]
-    world = FaultWorld(tmp_path / "world", PolicySetting.SETTLED)
+    harness = AttemptHarness(tmp_path / "world", PolicySetting.SETTLED)
     shell.write(module(scene.function, scene.spec))
-    world.task = declared(shell)
-    reason = asyncio.run(_first_row(world, scene))
+    harness.task = declared(shell)
+    reason = asyncio.run(_first_row(harness, scene))
     assert code in reason or code in OF_THE_AUTHOR
-    serve(shell, world, monkeypatch)
+    serve(shell, harness, monkeypatch)
     params: object = {} if scene.params is ABSENT else scene.params or {}
     (shell.project / "params.json").write_text(json.dumps(params))
-    names = _names(shell, world, reason)
+    names = _names(shell, harness, reason)
     # A person puts in what is in the row, in its reason, or what the worker was started with.
-    shell.typed += [reason, shell.module, world.workflow, f"repo main {world.input}"]
+    shell.typed += [reason, shell.module, harness.workflow, f"repo main {harness.input}"]
     ran = shell.follow_reason(code, **names)
     assert (ran.code, scene.shown in ran.out + ran.err) == (scene.code, True), ran
 
     shell.write(module(spec=scene.right_spec))
-    world.task = declared(shell)
+    harness.task = declared(shell)
     (shell.project / "params.json").write_text("{}")
     assert shell.follow_reason(code, **names).code in {0, scene.code}
-    asyncio.run(_next_row(world))
+    asyncio.run(_next_row(harness))
 
 
-async def _first_row(world: FaultWorld, scene: Scene) -> str:
-    world.params = {} if scene.params is None or scene.params is ABSENT else scene.params
+async def _first_row(harness: AttemptHarness, scene: Scene) -> str:
+    harness.params = {} if scene.params is None or scene.params is ABSENT else scene.params
     if scene.workspace is NULL:
-        await world.start(None)
+        await harness.start(None)
     else:
         changes = cast("dict[str, object]", scene.workspace or {})
-        await world.start(world.workspace(**changes))
+        await harness.start(harness.workspace(**changes))
     if scene.params is ABSENT:
-        await _start_without_params(world)
-    report = await world.report(*scene.faults)
+        await _start_without_params(harness)
+    report = await harness.report(*scene.faults)
     assert report.error is not None
     return failure_reason(report.error)
 
 
-async def _start_without_params(world: FaultWorld) -> None:
-    world.conductor.terminate(world.workflow, "another one is started")
+async def _start_without_params(harness: AttemptHarness) -> None:
+    harness.conductor.terminate(harness.workflow, "another one is started")
     row = {"name": TASK, "taskReferenceName": TASK, "type": "SIMPLE"}
     flow = {"name": "without", "version": 1, "schemaVersion": 2}
     given = {"inputParameters": {"workspace": "${workflow.input.workspace}"}}
-    await world.operator.workflows.put_definition({**flow, "tasks": [{**row, **given}]})
-    workspace = {"workspace": world.workspace()}
-    world.workflow = await world.operator.workflows.start("without", workspace)
+    await harness.operator.workflows.put_definition({**flow, "tasks": [{**row, **given}]})
+    workspace = {"workspace": harness.workspace()}
+    harness.workflow = await harness.operator.workflows.start("without", workspace)
 
 
-async def _next_row(world: FaultWorld) -> None:
-    world.conductor.terminate(world.workflow, "a new one is started")
-    world.params = {}
-    await world.start(world.workspace(ref=world.repository.head().commit))
-    report = await world.report()
+async def _next_row(harness: AttemptHarness) -> None:
+    harness.conductor.terminate(harness.workflow, "a new one is started")
+    harness.params = {}
+    await harness.start(harness.workspace(ref=harness.repository.head().commit))
+    report = await harness.report()
     assert report.error is None, report.error
 
 
@@ -200,16 +200,16 @@ def declared(shell: Shell) -> TaskDefinition:
     return definition
 
 
-def _names(shell: Shell, world: FaultWorld, reason: str) -> dict[str, str]:
+def _names(shell: Shell, harness: AttemptHarness, reason: str) -> dict[str, str]:
     words = reason.replace(";", " ").replace(":", " ").replace(",", " ").split()
-    commits = [word for word in words if len(word) == 64 and word != world.input]
+    commits = [word for word in words if len(word) == 64 and word != harness.input]
     paths = [word for word in words if word.startswith("/")]
     return {
         "MODULE": shell.module,
-        "WORKFLOW": world.workflow,
+        "WORKFLOW": harness.workflow,
         "REPO": "repo",
         "BRANCH": "main",
-        "REF": world.input,
+        "REF": harness.input,
         "COMMIT": commits[0] if commits else "",
         "PATH": paths[0] if paths else "",
     }

@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
-from tests.unit.app.attempt.fault_world import TASK, FaultWorld, reason_of
+from tests.unit.app.attempt.attempt_harness import TASK, AttemptHarness, reason_of
 from tests.unit.app.attempt.test_codes_by_mistake import MISTAKES, Told
 from tests.unit.remedies.servers import anew, retried, serve
 from tests.unit.remedies.shell import DONE, Shell, printed_for
@@ -46,60 +46,62 @@ def test_a_workflow_that_conductor_does_not_know_is_registered(shell: Shell) -> 
 def test_a_workflow_starts_again_with_a_value_that_is_the_name_of_a_folder(
     shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world = FaultWorld(tmp_path, PolicySetting.SETTLED)
-    serve(shell, world, monkeypatch)
+    harness = AttemptHarness(tmp_path, PolicySetting.SETTLED)
+    serve(shell, harness, monkeypatch)
     shell.write(module(spec="prefix='data/{params.song}'"))
-    world.task = declared(shell)
+    harness.task = declared(shell)
     shell(f"perago register {shell.module}")
     shell(f"perago workflow new {shell.module} --name songs --register")
     params = shell.project / "params.json"
     params.write_text('{"edit": {"song": "a/b"}}')
     assert shell("perago submit songs --repo repo --branch main --params @params.json").code == 0
-    assert "PRG-I013" in reason_of(asyncio.run(_waiting_row(world)))
+    assert "PRG-I013" in reason_of(asyncio.run(_waiting_row(harness)))
     params.write_text('{"edit": {"song": "a"}}')
     names = {"WORKFLOW": "songs", "REPO": "repo", "BRANCH": "main"}
     assert shell.follow_reason("PRG-I013", **names).code == 0
-    assert asyncio.run(_waiting_row(world)).error is None
+    assert asyncio.run(_waiting_row(harness)).error is None
 
 
-async def _waiting_row(world: FaultWorld) -> AttemptReport:
-    return await world.report()
+async def _waiting_row(harness: AttemptHarness) -> AttemptReport:
+    return await harness.report()
 
 
 def test_a_rule_for_every_branch_becomes_one_for_the_target_which_settled_publishes_to(
     shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world = asyncio.run(FaultWorld(tmp_path, PolicySetting.HEAD_PARENT, fenced=False).started())
-    serve(shell, world, monkeypatch)
+    harness = asyncio.run(
+        AttemptHarness(tmp_path, PolicySetting.HEAD_PARENT, fenced=False).started()
+    )
+    serve(shell, harness, monkeypatch)
     shell("lakectl branch-protect add lakefs://repo '*'")
     printed = shell("perago fence install repo main")
     listed = shell.follow("PRG-L005", printed, REPO="repo", BRANCH="main", RULE="*")
     assert listed.out == "*\n"
     assert shell("lakectl branch-protect list lakefs://repo").out == "main\n"
-    world.policy = PolicySetting.SETTLED
-    asyncio.run(anew(world, DONE))
+    harness.policy = PolicySetting.SETTLED
+    asyncio.run(anew(harness, DONE))
 
 
 def test_a_branch_that_nothing_waits_on_shows_no_difference(
     shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world = FaultWorld(tmp_path, PolicySetting.SETTLED)
-    serve(shell, world, monkeypatch)
+    harness = AttemptHarness(tmp_path, PolicySetting.SETTLED)
+    serve(shell, harness, monkeypatch)
     printed = printed_for(NothingToCommitError("repo main: nothing to commit"))
     assert shell.follow("PRG-L006", printed, REPO="repo", BRANCH="main").out == ""
-    world.repository.write("data/draft.txt", b"draft")
+    harness.repository.write("data/draft.txt", b"draft")
     assert shell.follow("PRG-L006", printed, REPO="repo", BRANCH="main").out == "data/draft.txt\n"
 
 
 def test_a_task_runs_on_a_repository_that_takes_no_publication(
     shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world, reason = asyncio.run(_read_only(tmp_path))
+    harness, reason = asyncio.run(_read_only(tmp_path))
     assert "PRG-L011" in reason
-    serve(shell, world, monkeypatch)
+    serve(shell, harness, monkeypatch)
     shell.write(module())
-    shell.typed += [shell.module, f"repo {world.input}"]
-    names = {"MODULE": shell.module, "REPO": "repo", "REF": world.input}
+    shell.typed += [shell.module, f"repo {harness.input}"]
+    names = {"MODULE": shell.module, "REPO": "repo", "REF": harness.input}
     assert "+ out.txt" in shell.follow_reason("PRG-L011", **names).out
 
 
@@ -110,24 +112,24 @@ async def _read_only(root: Path) -> Told:
 def test_a_result_that_fits_no_more_is_reset_and_computed_again(
     shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world = asyncio.run(_met_by_a_later_release(shell, tmp_path))
-    assert "PRG-R003" in reason_of(world.reports[-1])
-    world.conductor.terminate(world.workflow, "the operator looks at it")
-    serve(shell, world, monkeypatch)
-    shell.typed.append(f"{world.workflow} {TASK}")
-    assert shell.follow_reason("PRG-R003", WORKFLOW=world.workflow, REFERENCE=TASK).code == 0
-    asyncio.run(retried(world, DONE))
+    harness = asyncio.run(_met_by_a_later_release(shell, tmp_path))
+    assert "PRG-R003" in reason_of(harness.reports[-1])
+    harness.conductor.terminate(harness.workflow, "the operator looks at it")
+    serve(shell, harness, monkeypatch)
+    shell.typed.append(f"{harness.workflow} {TASK}")
+    assert shell.follow_reason("PRG-R003", WORKFLOW=harness.workflow, REFERENCE=TASK).code == 0
+    asyncio.run(retried(harness, DONE))
 
 
-async def _met_by_a_later_release(shell: Shell, root: Path) -> FaultWorld:
+async def _met_by_a_later_release(shell: Shell, root: Path) -> AttemptHarness:
     """The decision of a release meets the result model of the next."""
-    world = await FaultWorld(root, PolicySetting.SETTLED).started()
-    await world.attempt(world.worker([crash(after="tags.create")]))
+    harness = await AttemptHarness(root, PolicySetting.SETTLED).started()
+    await harness.attempt(harness.worker([crash(after="tags.create")]))
     shell.write(module())
-    world.task = declared(shell)
-    await world.lose_lease()
-    await world.report()
-    return world
+    harness.task = declared(shell)
+    await harness.lose_lease()
+    await harness.report()
+    return harness
 
 
 def test_larger_checkpoints_are_allowed_where_the_worker_starts(shell: Shell) -> None:
@@ -148,12 +150,12 @@ def test_what_was_published_is_compared_with_what_was_staged(
     shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spec = WorkspaceSpec(prefix="data", isolation="prefix")
-    world = FaultWorld(tmp_path, PolicySetting.SETTLED, spec=spec)
-    world.repository.branch("wrong")
-    wrong = world.repository.commit({"data/theirs.txt": b"theirs"}, "wrong")
-    reason = reason_of(asyncio.run(_published(world, answer("merge", Merged(wrong)))))
+    harness = AttemptHarness(tmp_path, PolicySetting.SETTLED, spec=spec)
+    harness.repository.branch("wrong")
+    wrong = harness.repository.commit({"data/theirs.txt": b"theirs"}, "wrong")
+    reason = reason_of(asyncio.run(_published(harness, answer("merge", Merged(wrong)))))
     assert "PRG-F024" in reason
-    serve(shell, world, monkeypatch)
+    serve(shell, harness, monkeypatch)
     published, staged = re.findall(r"[0-9a-f]{64}", reason)[:2]
     shell.typed += [reason, "repo"]
     names = {"REPO": "repo", "STAGED": staged, "PUBLISHED": published}
@@ -161,23 +163,23 @@ def test_what_was_published_is_compared_with_what_was_staged(
     assert {"data/out.txt", "data/theirs.txt"} <= set(paths)
 
 
-async def _published(world: FaultWorld, fault: Fault) -> AttemptReport:
-    await world.start()
-    return await world.report(fault)
+async def _published(harness: AttemptHarness, fault: Fault) -> AttemptReport:
+    await harness.start()
+    return await harness.report(fault)
 
 
 def test_checkpoints_are_taken_once_the_fence_is_installed(
     shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world = FaultWorld(tmp_path, PolicySetting.HEAD_PARENT, fenced=False)
+    harness = AttemptHarness(tmp_path, PolicySetting.HEAD_PARENT, fenced=False)
     keeps = 'current_attempt().checkpoint(workspace / "kept.txt"); '
     shell.write(module(keeps + FINE))
-    world.task = declared(shell)
-    asyncio.run(world.start())
-    report = asyncio.run(world.report())
+    harness.task = declared(shell)
+    asyncio.run(harness.start())
+    report = asyncio.run(harness.report())
     assert "PRG-B005" in reason_of(report)
-    serve(shell, world, monkeypatch)
+    serve(shell, harness, monkeypatch)
     shell.typed.append("repo main")
     assert shell.follow_reason("PRG-B005", REPO="repo", BRANCH="main").code == 0
-    world.policy = PolicySetting.SETTLED
-    asyncio.run(anew(world, DONE))
+    harness.policy = PolicySetting.SETTLED
+    asyncio.run(anew(harness, DONE))

@@ -1,4 +1,4 @@
-"""The remedy of each code of publications and services, in the world where it happened.
+"""The remedy of each code of publications and services, in the harness where it happened.
 
 The mistake is made as `test_codes_by_mistake` makes it. Then the commands of the remedy run as
 `perago explain` prints them, and the next attempt, or a new workflow, completes.
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from tests.people import discard_uncommitted, reset_hard
-from tests.unit.app.attempt.fault_world import TASK, FaultWorld
+from tests.unit.app.attempt.attempt_harness import TASK, AttemptHarness
 from tests.unit.app.attempt.test_codes_by_mistake import MISTAKES, Told, told
 from tests.unit.app.attempt.test_terminal_refusals import ROWS
 from tests.unit.app.command_line.command_run import Ran
@@ -35,45 +35,45 @@ TROUBLES = {row.code: row.trouble for row in ROWS}
 
 
 async def told_in_trouble(code: str, root: Path) -> Told:
-    """Make a mistake that is kept as what happens to a world."""
-    world = await FaultWorld(root, SETTLED).started()
-    return await told(world, await TROUBLES[code](world))
+    """Make a mistake that is kept as what happens to a harness."""
+    harness = await AttemptHarness(root, SETTLED).started()
+    return await told(harness, await TROUBLES[code](harness))
 
 
 async def fence_is_missing(root: Path) -> Told:
-    return await told(await FaultWorld(root, SETTLED, fenced=False).started())
+    return await told(await AttemptHarness(root, SETTLED, fenced=False).started())
 
 
 async def fence_was_edited(root: Path) -> Told:
-    world = FaultWorld(root, SETTLED, fenced=False)
+    harness = AttemptHarness(root, SETTLED, fenced=False)
     edited = FENCE_FILE.replace(b"error(", b"print(")
-    world.input = world.repository.commit({FENCE_PATH: edited}, unchecked=True)
-    return await told(await world.started())
+    harness.input = harness.repository.commit({FENCE_PATH: edited}, unchecked=True)
+    return await told(await harness.started())
 
 
 async def the_target_is_reset_to_before_the_input(root: Path) -> Told:
-    world = FaultWorld(root, SETTLED)
-    world.input = world.human("elsewhere/newer.txt")
-    await world.start()
-    reset_hard(world.repository, world.repository.head().parents[0])
-    world.human()
-    return await told(world)
+    harness = AttemptHarness(root, SETTLED)
+    harness.input = harness.human("elsewhere/newer.txt")
+    await harness.start()
+    reset_hard(harness.repository, harness.repository.head().parents[0])
+    harness.human()
+    return await told(harness)
 
 
-def hooks_go_on(world: FaultWorld) -> None:
-    world.lakefs.actions_enabled = True
+def hooks_go_on(harness: AttemptHarness) -> None:
+    harness.lakefs.actions_enabled = True
 
 
-def readme_goes(world: FaultWorld) -> None:
-    world.repository.commit({f"{ACTIONS_PREFIX}README.md": None}, unchecked=True)
+def readme_goes(harness: AttemptHarness) -> None:
+    harness.repository.commit({f"{ACTIONS_PREFIX}README.md": None}, unchecked=True)
 
 
-def fence_is_wanted(world: FaultWorld) -> None:
-    world.policy = SETTLED
+def fence_is_wanted(harness: AttemptHarness) -> None:
+    harness.policy = SETTLED
 
 
-def workflow_ends(world: FaultWorld) -> None:
-    world.conductor.terminate(world.workflow, "the operator looks at it")
+def workflow_ends(harness: AttemptHarness) -> None:
+    harness.conductor.terminate(harness.workflow, "the operator looks at it")
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class Scene:
 
     cure: Cure
     shown: str = ""
-    before: Callable[[FaultWorld], None] | None = None
+    before: Callable[[AttemptHarness], None] | None = None
     make: Callable[[Path], Awaitable[Told]] | None = None
 
 
@@ -119,7 +119,7 @@ SCENES = {
     "PRG-U002": Scene(completes, "PRG-L008: "),
 }
 # Then the reason itself says what else to do: nothing is published in place of what was there.
-AFTERWARDS: dict[str, Callable[[FaultWorld], None]] = {
+AFTERWARDS: dict[str, Callable[[AttemptHarness], None]] = {
     "PRG-F011": readme_goes,
     "PRG-F014": fence_is_wanted,
 }
@@ -130,16 +130,16 @@ def test_a_remedy_cures_or_shows_the_next_fact(
     shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str
 ) -> None:
     scene = SCENES[code]
-    world, reason = asyncio.run(_made(code, scene, tmp_path / "world"))
+    harness, reason = asyncio.run(_made(code, scene, tmp_path / "world"))
     assert code in reason
-    serve(shell, world, monkeypatch)
+    serve(shell, harness, monkeypatch)
     if scene.before is not None:
-        scene.before(world)
-    ran = _followed(shell, world, code, reason)
+        scene.before(harness)
+    ran = _followed(shell, harness, code, reason)
     assert (ran.code, scene.shown in ran.out) == (0, True), ran
     if code in AFTERWARDS:
-        AFTERWARDS[code](world)
-    asyncio.run(scene.cure(world, ran))
+        AFTERWARDS[code](harness)
+    asyncio.run(scene.cure(harness, ran))
 
 
 async def _made(code: str, scene: Scene, root: Path) -> Told:
@@ -148,10 +148,10 @@ async def _made(code: str, scene: Scene, root: Path) -> Told:
     return await (MISTAKES[code](root) if code in MISTAKES else told_in_trouble(code, root))
 
 
-def _followed(shell: Shell, world: FaultWorld, code: str, reason: str) -> Ran:
+def _followed(shell: Shell, harness: AttemptHarness, code: str, reason: str) -> Ran:
     """Run the remedy; what a person puts in is in the row, or in its reason."""
     names = {
-        "WORKFLOW": world.workflow,
+        "WORKFLOW": harness.workflow,
         "REFERENCE": TASK,
         "REPO": "repo",
         "BRANCH": "main",
@@ -159,11 +159,18 @@ def _followed(shell: Shell, world: FaultWorld, code: str, reason: str) -> Ran:
         "CODE": "PRG-L008",
         "URL": "http://127.0.0.1:1",
     }
-    shell.typed += [world.workflow, TASK, "repo main", "kept-by-hand", reason, "http://127.0.0.1:1"]
+    shell.typed += [
+        harness.workflow,
+        TASK,
+        "repo main",
+        "kept-by-hand",
+        reason,
+        "http://127.0.0.1:1",
+    ]
     return shell.follow_reason(code, **names)
 
 
 async def test_a_retry_goes_on_where_uncommitted_objects_were_thrown_away(tmp_path: Path) -> None:
-    world, _ = await told_in_trouble("PRG-F013", tmp_path)
-    discard_uncommitted(world.repository)
-    await completes(world, DONE)
+    harness, _ = await told_in_trouble("PRG-F013", tmp_path)
+    discard_uncommitted(harness.repository)
+    await completes(harness, DONE)

@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
-from tests.unit.app.attempt.fault_world import FaultWorld
-from tests.unit.app.runs.run_world import FINISH, RunWorld
+from tests.unit.app.attempt.attempt_harness import AttemptHarness
+from tests.unit.app.runs.run_harness import FINISH, RunHarness
 from tests.unit.remedies.servers import serve
 from tests.unit.remedies.shell import Shell
 
@@ -17,50 +17,50 @@ from perago.domain.policy import PolicySetting
 from perago.testing.faults import crash
 
 
-async def waits_in_a_domain(root: Path) -> FaultWorld:
-    world = await FaultWorld(root, PolicySetting.SETTLED).started()
-    world.conductor.terminate(world.workflow, "it is started in a domain")
-    given = {"workspace": world.workspace()}
-    world.workflow = await world.operator.workflows.start(
+async def waits_in_a_domain(root: Path) -> AttemptHarness:
+    harness = await AttemptHarness(root, PolicySetting.SETTLED).started()
+    harness.conductor.terminate(harness.workflow, "it is started in a domain")
+    given = {"workspace": harness.workspace()}
+    harness.workflow = await harness.operator.workflows.start(
         "flow", given, task_to_domain={"*": "blue"}
     )
-    assert await world.attempt(world.worker()) is None, "a worker without the domain has it"
-    return world
+    assert await harness.attempt(harness.worker()) is None, "a worker without the domain has it"
+    return harness
 
 
-async def was_retried_three_times(root: Path) -> FaultWorld:
-    world = FaultWorld(root, PolicySetting.SETTLED)
-    world.human("data/theirs.txt")
-    await world.start()
-    await world.report()
+async def was_retried_three_times(root: Path) -> AttemptHarness:
+    harness = AttemptHarness(root, PolicySetting.SETTLED)
+    harness.human("data/theirs.txt")
+    await harness.start()
+    await harness.report()
     for _ in range(2):
-        await world.operator.workflows.retry(world.workflow)
-        await world.report()
-    return world
+        await harness.operator.workflows.retry(harness.workflow)
+        await harness.report()
+    return harness
 
 
-async def has_a_target_that_moved(root: Path) -> FaultWorld:
-    world = await RunWorld(root).started()
-    await world.until(FINISH)
-    world.human()
-    await world.report()
-    return world
+async def has_a_target_that_moved(root: Path) -> AttemptHarness:
+    harness = await RunHarness(root).started()
+    await harness.until(FINISH)
+    harness.human()
+    await harness.report()
+    return harness
 
 
-Asked = Callable[[Callable[[Path], Awaitable[FaultWorld]]], tuple[str, str]]
+Asked = Callable[[Callable[[Path], Awaitable[AttemptHarness]]], tuple[str, str]]
 
 
 @pytest.fixture
 def asked(shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Asked:
     """What both commands print of the workflow of a set-up."""
 
-    async def made(make: Callable[[Path], Awaitable[FaultWorld]]) -> FaultWorld:
+    async def made(make: Callable[[Path], Awaitable[AttemptHarness]]) -> AttemptHarness:
         return await make(tmp_path / "world")
 
-    def ask(make: Callable[[Path], Awaitable[FaultWorld]]) -> tuple[str, str]:
-        world = asyncio.run(made(make))
-        serve(shell, world, monkeypatch)
-        ran = [shell(f"perago {name} {world.workflow}") for name in ("explain", "attempts")]
+    def ask(make: Callable[[Path], Awaitable[AttemptHarness]]) -> tuple[str, str]:
+        harness = asyncio.run(made(make))
+        serve(shell, harness, monkeypatch)
+        ran = [shell(f"perago {name} {harness.workflow}") for name in ("explain", "attempts")]
         assert [each.code for each in ran] == [0, 0]
         return ran[0].out, ran[1].out
 
@@ -102,18 +102,20 @@ def test_a_reset_says_what_it_has_reset(
     monkeypatch: pytest.MonkeyPatch,
     body: Callable[[Path, int], None] | None,
 ) -> None:
-    async def ended() -> FaultWorld:
-        world = await FaultWorld(tmp_path / "world", PolicySetting.SETTLED, body=body).started()
-        await world.attempt(world.worker([crash(after="decide")]))
-        await world.operator.workflows.terminate(world.workflow, "its code was corrected")
-        return world
+    async def ended() -> AttemptHarness:
+        harness = await AttemptHarness(
+            tmp_path / "world", PolicySetting.SETTLED, body=body
+        ).started()
+        await harness.attempt(harness.worker([crash(after="decide")]))
+        await harness.operator.workflows.terminate(harness.workflow, "its code was corrected")
+        return harness
 
-    world = asyncio.run(ended())
-    serve(shell, world, monkeypatch)
-    ran = shell(f"perago reset-task {world.workflow} edit")
+    harness = asyncio.run(ended())
+    serve(shell, harness, monkeypatch)
+    ran = shell(f"perago reset-task {harness.workflow} edit")
     assert ran.code == 0
     lines = ran.out.splitlines()
     assert lines[0] == (
-        f"reset: edit of workflow {world.workflow}; its next attempt runs the task function"
+        f"reset: edit of workflow {harness.workflow}; its next attempt runs the task function"
     )
     assert lines[1].startswith("left: perago-attempt-")

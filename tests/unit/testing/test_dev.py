@@ -169,7 +169,7 @@ def _heard(program: str) -> list[RunReport]:
     return heard
 
 
-async def test_what_is_told_of_a_run_is_heard_as_it_was(
+async def test_what_is_sent_of_a_run_arrives_as_it_was(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """`perago dev` shows what another process runs: the page goes from one to the other as JSON."""

@@ -198,7 +198,9 @@ def test_an_unknown_policy_is_refused() -> None:
         PeragoEnvironment(policy="hopeful")
 
 
-async def test_a_failed_workflow_is_told_with_its_attempts(perago_env: PeragoEnvironment) -> None:
+async def test_a_failed_workflow_is_reported_with_its_attempts(
+    perago_env: PeragoEnvironment,
+) -> None:
     run = await perago_env.run(failing(1, terminal=True))
     with pytest.raises(AssertionError) as failure:
         await perago_env.assert_completed(run)
@@ -208,7 +210,7 @@ async def test_a_failed_workflow_is_told_with_its_attempts(perago_env: PeragoEnv
     assert "reason: " in text
 
 
-async def test_files_that_differ_are_told_by_path(perago_env: PeragoEnvironment) -> None:
+async def test_files_that_differ_are_named_by_path(perago_env: PeragoEnvironment) -> None:
     repository = await perago_env.repository("repo", {"same": "1", "other": "2", "more": "3"})
     with pytest.raises(AssertionError) as failure:
         await perago_env.assert_files(repository, {"same": "1", "other": "x", "gone": ""})
@@ -222,7 +224,7 @@ async def test_files_that_differ_are_told_by_path(perago_env: PeragoEnvironment)
     assert "repo main" in lines
 
 
-async def test_a_missing_file_is_told_with_those_that_are_there(
+async def test_a_missing_file_is_reported_with_those_that_are_there(
     perago_env: PeragoEnvironment,
 ) -> None:
     repository = await perago_env.repository("repo", {"here": "1"})
@@ -230,7 +232,7 @@ async def test_a_missing_file_is_told_with_those_that_are_there(
         await repository.text("there")
 
 
-async def test_a_result_that_never_came_is_told_with_the_attempts(
+async def test_a_result_that_never_came_is_reported_with_the_attempts(
     perago_env: PeragoEnvironment,
 ) -> None:
     run = await perago_env.run(failing(1, terminal=True))
@@ -348,7 +350,7 @@ async def test_a_wait_for_no_time_is_refused(perago_env: PeragoEnvironment, dura
         await perago_env.start({"name": "waiting", "version": 1, "tasks": [wait]})
 
 
-async def test_a_workspace_task_without_a_repository_is_told_so(
+async def test_a_workspace_task_without_a_repository_is_an_error_that_says_so(
     perago_env: PeragoEnvironment,
 ) -> None:
     clean, _ = counting_task()
@@ -356,7 +358,7 @@ async def test_a_workspace_task_without_a_repository_is_told_so(
         await perago_env.run(clean)
 
 
-async def test_what_happened_is_told_in_public_values() -> None:
+async def test_what_happened_is_reported_in_public_values() -> None:
     clean, _ = counting_task()
     with PeragoEnvironment(servers=MemoryServers(seed=7)) as env:
         run = await env.run(clean, await env.repository())

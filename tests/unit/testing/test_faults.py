@@ -91,7 +91,7 @@ def test_a_fault_is_a_value(fault: Fault, expected: Fault) -> None:
 
 
 @pytest.mark.parametrize("name", [*POINTS, *sorted(OPERATIONS)])
-def test_every_moment_and_every_call_of_a_port_can_be_struck(name: str) -> None:
+def test_every_moment_and_every_call_of_a_port_can_have_a_fault(name: str) -> None:
     assert crash(before=name).moment.point == name
     point = find_point(name)
     assert point.is_remote is not any(

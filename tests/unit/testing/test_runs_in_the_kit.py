@@ -139,7 +139,7 @@ async def test_a_workflow_has_runs_in_two_repositories_and_a_run_inside_a_run() 
 @pytest.mark.parametrize(
     ("on_moved", "status"), [("rebase", "COMPLETED"), ("refuse", "FAILED"), (None, "FAILED")]
 )
-async def test_a_written_workflow_does_what_it_was_told_where_the_target_has_moved(
+async def test_a_written_workflow_does_what_was_asked_where_the_target_has_moved(
     on_moved: Literal["refuse", "rebase"] | None, status: str
 ) -> None:
     flow = sequence("songs", load, mix, transaction=True, on_moved=on_moved)

@@ -140,7 +140,7 @@ def refusing(name: str, text: str) -> str:
     )
 
 
-def test_the_refusals_of_every_action_are_told() -> None:
+def test_the_refusals_of_every_action_are_reported() -> None:
     files = tree({"a.yaml": refusing("first", "one"), "b.yaml": refusing("second", "two")})
     refusal = refusal_of(event(), files)
     assert refusal.index("one") < refusal.index("two")

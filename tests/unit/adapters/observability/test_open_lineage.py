@@ -154,7 +154,7 @@ class Refusing(Transport):
         raise ConnectionError("refused")
 
 
-def test_a_catalogue_that_hangs_holds_up_nobody(
+def test_a_catalogue_that_hangs_holds_up_no_attempt(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(open_lineage, "EVENTS_WAITING_MAX", 10)

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from tests.unit.app.attempt.fault_world import FaultWorld, assert_accepted
+from tests.unit.app.attempt.attempt_harness import AttemptHarness, assert_accepted
 
 from perago.adapters.memory.installations import RepositoryBuilder, lakefs_installation
 from perago.adapters.memory.lakefs import MemoryLakeFS
@@ -21,18 +21,18 @@ HEAD_PARENT, LINEAGE, SETTLED = (
 )
 
 
-async def kinds(world: FaultWorld, *faults: Fault) -> list[tuple[object, bool, bool]]:
+async def kinds(harness: AttemptHarness, *faults: Fault) -> list[tuple[object, bool, bool]]:
     """Policy, retried and replaced of each publication, oldest first."""
-    await world.start()
+    await harness.start()
     if faults:
-        await world.attempt(world.worker(faults))
-        await world.lose_lease()
-    await world.finish()
-    await assert_accepted(world, publications_max=2)
-    world.human()  # a commit of somebody else is no publication
-    rows = [publication_row(record) for record in reversed(world.repository.history())]
+        await harness.attempt(harness.worker(faults))
+        await harness.lose_lease()
+    await harness.finish()
+    await assert_accepted(harness, publications_max=2)
+    harness.human()  # a commit of somebody else is no publication
+    rows = [publication_row(record) for record in reversed(harness.repository.history())]
     found = [row for row in rows if row is not None]
-    assert {(row[2], row[3]) for row in found} == {("edit", world.workflow)}
+    assert {(row[2], row[3]) for row in found} == {("edit", harness.workflow)}
     return [(row[4], bool(row[5]), bool(row[6])) for row in found]
 
 
@@ -40,7 +40,7 @@ async def kinds(world: FaultWorld, *faults: Fault) -> list[tuple[object, bool, b
 async def test_a_first_attempt_is_neither_a_retry_nor_a_replacement(
     tmp_path: Path, policy: PolicySetting
 ) -> None:
-    assert await kinds(FaultWorld(tmp_path, policy)) == [(policy.value, False, False)]
+    assert await kinds(AttemptHarness(tmp_path, policy)) == [(policy.value, False, False)]
 
 
 @pytest.mark.parametrize(
@@ -56,15 +56,15 @@ async def test_a_retry_after_a_lost_publication_shows_as_what_its_policy_made_of
     tmp_path: Path, policy: PolicySetting, found: list[tuple[object, bool, bool]]
 ) -> None:
     """Relocated, superseded, or finished without a second commit."""
-    assert await kinds(FaultWorld(tmp_path, policy), crash(after="merge")) == found
+    assert await kinds(AttemptHarness(tmp_path, policy), crash(after="merge")) == found
 
 
 async def test_a_decision_that_a_retry_published_is_an_adoption(tmp_path: Path) -> None:
-    healthy = FaultWorld(tmp_path / "healthy", SETTLED)
+    healthy = AttemptHarness(tmp_path / "healthy", SETTLED)
     await kinds(healthy)
-    world = FaultWorld(tmp_path / "struck", SETTLED)
-    assert await kinds(world, crash(after="tags.create")) == [("settled", True, False)]
-    for played, adopted in ((healthy, False), (world, True)):
+    harness = AttemptHarness(tmp_path / "struck", SETTLED)
+    assert await kinds(harness, crash(after="tags.create")) == [("settled", True, False)]
+    for played, adopted in ((healthy, False), (harness, True)):
         rows = [publication_row(record) for record in played.repository.history()]
         (row,) = [row for row in rows if row is not None]
         installation = lakefs_installation(played.lakefs, WorkerHandle())

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 from pydantic import BaseModel
-from tests.unit.app.attempt.fault_world import FaultWorld
-from tests.unit.app.runs.run_world import RunWorld, write_step
+from tests.unit.app.attempt.attempt_harness import AttemptHarness
+from tests.unit.app.runs.run_harness import RunHarness, write_step
 
 from perago import Changes, WorkspaceSpec, current_attempt, task
 from perago.app.attempt import task_function
@@ -116,11 +116,11 @@ async def test_what_a_task_published_in_a_run_is_found_behind_the_commit_of_the_
         seen.append((current_attempt().reference_name, current_attempt().changes()))
         write_step(workspace, run)
 
-    world = await RunWorld(tmp_path, body=ask, history=history).started()
-    await world.until(None)
-    world.repository.commit({"data/human": b"1"})
-    await world.start()
-    await world.until(None)
+    harness = await RunHarness(tmp_path, body=ask, history=history).started()
+    await harness.until(None)
+    harness.repository.commit({"data/human": b"1"})
+    await harness.start()
+    await harness.until(None)
     assert [name for name, _ in seen] == ["one", "two", "one", "two"]
     (_, first), (_, second) = seen[2:]
     if history is History.SQUASH:
@@ -140,12 +140,12 @@ async def test_two_requests_answer_and_a_function_that_does_not_ask_costs_none(
             current_attempt().changes()
         (workspace / "out").write_text(str(run))
 
-    world = await FaultWorld(tmp_path, PolicySetting.SETTLED, body=ask).started()
-    await world.report()
-    world.input = world.repository.head().commit
-    await world.start()
-    await world.report()
-    more = world.requests(1) - world.requests(0)
+    harness = await AttemptHarness(tmp_path, PolicySetting.SETTLED, body=ask).started()
+    await harness.report()
+    harness.input = harness.repository.head().commit
+    await harness.start()
+    await harness.report()
+    more = harness.requests(1) - harness.requests(0)
     asked = {name: count for name, count in more.items() if not name.startswith("objects.")}
     assert asked == {"commits.first_parents": 1, "commits.diff_page": 1}
 

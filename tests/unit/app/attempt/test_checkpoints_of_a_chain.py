@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.dead_owners import let_locks_go
-from tests.unit.app.attempt.fault_world import TASK, FaultWorld
+from tests.unit.app.attempt.attempt_harness import TASK, AttemptHarness
 
 import perago
 from perago import TaskFailed, WorkspaceSpec
@@ -26,46 +26,46 @@ def _checkpoint_and_fail_once(workspace: Path, run: int) -> None:
         raise TaskFailed("once")
 
 
-def checkpoints(world: FaultWorld) -> list[str]:
-    names = world.repository.branch_names()
+def checkpoints(harness: AttemptHarness) -> list[str]:
+    names = harness.repository.branch_names()
     return sorted(name for name in names if name.startswith(CHECKPOINT_BRANCH_PREFIX))
 
 
-async def one_failed_and_one_died(root: Path, *faults: Fault) -> FaultWorld:
+async def one_failed_and_one_died(root: Path, *faults: Fault) -> AttemptHarness:
     """A first attempt that failed behind its checkpoint, and a retry that died of these faults."""
     spec = WorkspaceSpec(prefix="data", isolation="prefix")
-    world = FaultWorld(root, PolicySetting.SETTLED, spec=spec, body=_checkpoint_and_fail_once)
-    world.shared_root = root / "host"
-    await world.start()
-    assert (await world.report()).error is not None
-    assert await world.attempt(world.worker(faults)) is None
-    let_locks_go(world.shared_root)
-    await world.lose_lease()
-    assert (len(checkpoints(world)), world.runs) == (1, 2)
-    return world
+    harness = AttemptHarness(root, PolicySetting.SETTLED, spec=spec, body=_checkpoint_and_fail_once)
+    harness.shared_root = root / "host"
+    await harness.start()
+    assert (await harness.report()).error is not None
+    assert await harness.attempt(harness.worker(faults)) is None
+    let_locks_go(harness.shared_root)
+    await harness.lose_lease()
+    assert (len(checkpoints(harness)), harness.runs) == (1, 2)
+    return harness
 
 
 @pytest.mark.parametrize("died", [crash(before="compare"), crash(after="decide")], ids=str)
 async def test_an_attempt_that_recovers_or_resumes_removes_them(
     tmp_path: Path, died: Fault
 ) -> None:
-    world = await one_failed_and_one_died(tmp_path, died)
-    report = await world.report()
-    assert (report.error, world.runs) == (None, 2)
-    assert world.repository.branch_names() == {"main"}
+    harness = await one_failed_and_one_died(tmp_path, died)
+    report = await harness.report()
+    assert (report.error, harness.runs) == (None, 2)
+    assert harness.repository.branch_names() == {"main"}
 
 
 async def test_an_attempt_that_adopts_removes_those_of_the_other_input(tmp_path: Path) -> None:
-    world = await one_failed_and_one_died(tmp_path, crash(after="merge"))
-    later = world.human("elsewhere/later.txt")
-    worker = world.worker()
+    harness = await one_failed_and_one_died(tmp_path, crash(after="merge"))
+    later = harness.human("elsewhere/later.txt")
+    worker = harness.worker()
     record = await worker.poll(TASK)
     assert record is not None
-    given = {**record.input_data, "workspace": world.workspace(ref=later)}
-    report = await world.drive(worker.run(replace(record, input_data=given)))
-    assert (report.error, world.runs) == (None, 2)
-    assert (await world.read()).status is WorkflowStatus.COMPLETED
-    assert checkpoints(world) == []
+    given = {**record.input_data, "workspace": harness.workspace(ref=later)}
+    report = await harness.drive(worker.run(replace(record, input_data=given)))
+    assert (report.error, harness.runs) == (None, 2)
+    assert (await harness.read()).status is WorkflowStatus.COMPLETED
+    assert checkpoints(harness) == []
 
 
 async def test_of_several_branches_the_newest_counts(tmp_path: Path) -> None:
@@ -80,14 +80,14 @@ async def test_of_several_branches_the_newest_counts(tmp_path: Path) -> None:
         if run < 3:
             raise TaskFailed("once more")
 
-    world = FaultWorld(tmp_path, PolicySetting.SETTLED, body=keep_and_fail_twice)
-    await world.start()
-    assert (await world.report()).error is not None
-    assert (await world.report(always(unavailable("branches.delete")))).error is not None
-    assert len(checkpoints(world)) == 2
-    assert (await world.report()).error is None
+    harness = AttemptHarness(tmp_path, PolicySetting.SETTLED, body=keep_and_fail_twice)
+    await harness.start()
+    assert (await harness.report()).error is not None
+    assert (await harness.report(always(unavailable("branches.delete")))).error is not None
+    assert len(checkpoints(harness)) == 2
+    assert (await harness.report()).error is None
     assert found == [None, 1, 2]
-    assert checkpoints(world) == []
+    assert checkpoints(harness) == []
 
 
 class KeepsThree(TaskBody):
@@ -110,18 +110,18 @@ async def test_a_checkpoint_after_one_without_an_answer_is_what_was_copied(
     tmp_path: Path, fault: Callable[..., Fault]
 ) -> None:
     """What the other has left on the branch must not be committed with it."""
-    world = await FaultWorld(tmp_path, PolicySetting.SETTLED).started()
+    harness = await AttemptHarness(tmp_path, PolicySetting.SETTLED).started()
     of_the_fence_check = 1
-    worker = world.worker([fault("commits.commit", nth=of_the_fence_check + 2)])
-    worker = replace(worker, world=replace(worker.world, body=KeepsThree()))
-    assert (await world.report_of(worker)).error is not None
-    (branch,) = checkpoints(world)
-    assert world.repository.files(branch)[f"{CHECKPOINT_FOLDER}/state"] == b"one"
-    assert not world.planned
+    worker = harness.worker([fault("commits.commit", nth=of_the_fence_check + 2)])
+    worker = replace(worker, harness=replace(worker.harness, body=KeepsThree()))
+    assert (await harness.report_of(worker)).error is not None
+    (branch,) = checkpoints(harness)
+    assert harness.repository.files(branch)[f"{CHECKPOINT_FOLDER}/state"] == b"one"
+    assert not harness.planned
 
 
 async def test_a_listing_that_fails_leaves_them_to_garbage_collection(tmp_path: Path) -> None:
-    world = await one_failed_and_one_died(tmp_path, crash(before="compare"))
-    report = await world.report(lose_request("branches.list_page"))
-    assert (report.error, world.runs) == (None, 2)
-    assert len(checkpoints(world)) == 1
+    harness = await one_failed_and_one_died(tmp_path, crash(before="compare"))
+    report = await harness.report(lose_request("branches.list_page"))
+    assert (report.error, harness.runs) == (None, 2)
+    assert len(checkpoints(harness)) == 1

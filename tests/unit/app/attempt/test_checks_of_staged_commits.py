@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import cast, final
 
 import pytest
-from tests.attempt_worlds import AttemptWorker
-from tests.unit.app.attempt.fault_world import FaultWorld, assert_accepted, reason_of
+from tests.attempt_workers import AttemptWorker
+from tests.unit.app.attempt.attempt_harness import AttemptHarness, assert_accepted, reason_of
 from tests.unit.app.gc.gc_scene import DAY, collect, decisions, litter, staging_branches
 
 from perago import StagedView, TaskFailed, TaskTerminalError, WorkspaceSpec, current_attempt
@@ -50,32 +50,36 @@ def give_a_verdict(view: StagedView) -> bool:
     return view.size("out.txt") > 100
 
 
-def world_with(root: Path, policy: PolicySetting, *checks: Check, **changes: object) -> FaultWorld:
+def harness_with(
+    root: Path, policy: PolicySetting, *checks: Check, **changes: object
+) -> AttemptHarness:
     spec = WorkspaceSpec.model_validate({"prefix": "data", "checks": list(checks), **changes})
-    return FaultWorld(root, policy, spec=spec)
+    return AttemptHarness(root, policy, spec=spec)
 
 
-async def first_attempt(world: FaultWorld, worker: AttemptWorker | None = None) -> AttemptReport:
-    await world.start()
-    return await world.report_of(worker or world.worker())
+async def first_attempt(
+    harness: AttemptHarness, worker: AttemptWorker | None = None
+) -> AttemptReport:
+    await harness.start()
+    return await harness.report_of(worker or harness.worker())
 
 
 @every_policy
 async def test_a_failed_check_publishes_nothing_and_keeps_what_was_staged(
     tmp_path: Path, policy: PolicySetting
 ) -> None:
-    world = world_with(tmp_path, policy, refuse)
+    harness = harness_with(tmp_path, policy, refuse)
 
-    report = await first_attempt(world)
+    report = await first_attempt(harness)
 
     assert isinstance(report.error, CheckFailedError)
     assert report.update is not None
     assert report.status == AttemptStatus.FAILED
-    assert world.above_input() == []
-    assert decisions(world) == []
-    (branch,) = staging_branches(world)
-    (staged, *_) = world.repository.history(branch)
-    assert world.repository.files(branch)["data/out.txt"] == b"new 1"
+    assert harness.above_input() == []
+    assert decisions(harness) == []
+    (branch,) = staging_branches(harness)
+    (staged, *_) = harness.repository.history(branch)
+    assert harness.repository.files(branch)["data/out.txt"] == b"new 1"
     said = f"staged commit {staged.commit}: check refuse failed: ValueError: 5 bytes are too few"
     assert report.update.reason == f"{said} [CheckFailedError PRG-G003]"
 
@@ -88,14 +92,14 @@ async def test_a_retry_runs_the_function_again_and_what_then_passes_is_published
         if "only-1.txt" in view.added:
             raise TaskFailed("the first is always wrong")
 
-    world = world_with(tmp_path, policy, refuse_first)
-    report = await first_attempt(world)
+    harness = harness_with(tmp_path, policy, refuse_first)
+    report = await first_attempt(harness)
     assert "check refuse_first failed: the first is always wrong" in reason_of(report)
 
-    await world.finish()
+    await harness.finish()
 
-    assert world.runs == 2
-    await assert_accepted(world)
+    assert harness.runs == 2
+    await assert_accepted(harness)
 
 
 @every_policy
@@ -116,11 +120,11 @@ async def test_a_check_sees_the_staged_commit_and_in_what_it_differs(
         (workspace / "changed.txt").write_text("after")
         (workspace / "old.txt").unlink()
 
-    world = world_with(tmp_path, policy, look)
-    world.body = write
-    world.input = world.repository.commit({"data/changed.txt": b"before"})
+    harness = harness_with(tmp_path, policy, look)
+    harness.body = write
+    harness.input = harness.repository.commit({"data/changed.txt": b"before"})
 
-    report = await first_attempt(world)
+    report = await first_attempt(harness)
 
     assert report.error is None
     paths = ("changed.txt", "kept.txt", "new/file.txt")
@@ -138,14 +142,14 @@ async def test_checks_run_after_staging_and_before_the_decision(
     found: list[object] = []
 
     def look(view: StagedView) -> None:
-        (branch,) = staging_branches(world)
-        staged = len(world.repository.files(branch)) - len(world.repository.files())
-        found.append((len(view.added), staged, decisions(world), world.above_input()))
+        (branch,) = staging_branches(harness)
+        staged = len(harness.repository.files(branch)) - len(harness.repository.files())
+        found.append((len(view.added), staged, decisions(harness), harness.above_input()))
 
-    world = world_with(tmp_path, policy, look)
-    worker = world.worker()
+    harness = harness_with(tmp_path, policy, look)
+    worker = harness.worker()
 
-    report = await first_attempt(world, worker)
+    report = await first_attempt(harness, worker)
 
     assert report.error is None
     # Two files were added and one was removed, on the staging branch only.
@@ -161,25 +165,25 @@ async def test_checks_run_after_staging_and_before_the_decision(
 async def test_nothing_is_checked_when_nothing_changed(
     tmp_path: Path, policy: PolicySetting
 ) -> None:
-    world = world_with(tmp_path, policy, refuse)
-    world.changes = False
+    harness = harness_with(tmp_path, policy, refuse)
+    harness.changes = False
 
-    report = await first_attempt(world)
+    report = await first_attempt(harness)
 
     assert report.error is None
-    await assert_accepted(world)
+    await assert_accepted(harness)
 
 
 async def test_the_first_failed_check_ends_the_checks(tmp_path: Path) -> None:
     ran: list[str] = []
-    world = world_with(
+    harness = harness_with(
         tmp_path,
         PolicySetting.SETTLED,
         lambda view: ran.append(view.added[0]),
         refuse,
         lambda view: ran.append("too late" + view.added[0]),
     )
-    report = await first_attempt(world)
+    report = await first_attempt(harness)
     assert isinstance(report.error, CheckFailedError)
     assert ran == ["only-1.txt"]
 
@@ -218,7 +222,7 @@ async def test_the_first_failed_check_ends_the_checks(tmp_path: Path) -> None:
 async def test_whatever_a_check_raises_fails_the_attempt(
     tmp_path: Path, check: Check, reason: str, status: AttemptStatus
 ) -> None:
-    report = await first_attempt(world_with(tmp_path, PolicySetting.SETTLED, check))
+    report = await first_attempt(harness_with(tmp_path, PolicySetting.SETTLED, check))
     assert reason in reason_of(report)
     assert report.status == status
 
@@ -240,32 +244,32 @@ class StoppingBody(TaskBody):
 
 
 async def test_stopped_checks_leave_nothing_behind(tmp_path: Path) -> None:
-    world = world_with(tmp_path, PolicySetting.SETTLED, refuse)
-    worker = world.worker()
-    body = StoppingBody(worker.world.body)
-    ports = replace(worker.world, body=body)
+    harness = harness_with(tmp_path, PolicySetting.SETTLED, refuse)
+    worker = harness.worker()
+    body = StoppingBody(worker.harness.body)
+    ports = replace(worker.harness, body=body)
 
-    report = await first_attempt(world, replace(worker, world=ports))
+    report = await first_attempt(harness, replace(worker, harness=ports))
 
     assert isinstance(report.error, BodyFailedError)
     assert str(report.error) == "drained; the checks of the staged commit were running"
-    assert litter(world) == []
+    assert litter(harness) == []
 
 
 async def test_checks_have_the_time_that_the_function_left(tmp_path: Path) -> None:
-    world = world_with(tmp_path, PolicySetting.SETTLED, refuse)
+    harness = harness_with(tmp_path, PolicySetting.SETTLED, refuse)
 
     def write_slowly(workspace: Path, _run: int) -> None:
         (workspace / "out.txt").write_text("x")
-        world.clock.advance(3)
+        harness.clock.advance(3)
 
-    world.body = write_slowly
-    worker = world.worker()
-    body = StoppingBody(worker.world.body)
+    harness.body = write_slowly
+    worker = harness.worker()
+    body = StoppingBody(worker.harness.body)
     settings = replace(worker.settings, body_seconds=10.0)
-    worker = replace(worker, world=replace(worker.world, body=body), settings=settings)
+    worker = replace(worker, harness=replace(worker.harness, body=body), settings=settings)
 
-    await first_attempt(world, worker)
+    await first_attempt(harness, worker)
 
     assert body.limits == [10.0, 7.0]
 
@@ -274,48 +278,48 @@ async def test_a_removed_directory_is_no_empty_commit_for_a_check(tmp_path: Path
     called: list[StagedView] = []
     # Without a fence the first commit is the staged one, because nothing is tried out before.
     spec = WorkspaceSpec(prefix="data", checks=[called.append])
-    world = FaultWorld(tmp_path, PolicySetting.HEAD_PARENT, fenced=False, spec=spec)
+    harness = AttemptHarness(tmp_path, PolicySetting.HEAD_PARENT, fenced=False, spec=spec)
 
     def clean() -> None:
-        (marker,) = world.root.rglob(".perago-attempt.json")
+        (marker,) = harness.root.rglob(".perago-attempt.json")
         shutil.rmtree(marker.parent)
 
     removed = meanwhile(clean, after="commits.commit")
 
-    report = await first_attempt(world, world.worker([removed]))
+    report = await first_attempt(harness, harness.worker([removed]))
 
     assert isinstance(report.error, WorkspaceLostError)
     assert called == []
-    assert world.above_input() == []
+    assert harness.above_input() == []
 
 
 async def test_gc_removes_what_a_failed_check_left_when_its_age_has_come(tmp_path: Path) -> None:
-    world = world_with(tmp_path, PolicySetting.SETTLED, refuse)
-    await first_attempt(world)
+    harness = harness_with(tmp_path, PolicySetting.SETTLED, refuse)
+    await first_attempt(harness)
 
-    await collect(world, times=RetentionTimes())
-    assert len(staging_branches(world)) == 1
-    world.clock.advance(DAY + 1)
-    await collect(world, times=RetentionTimes())
+    await collect(harness, times=RetentionTimes())
+    assert len(staging_branches(harness)) == 1
+    harness.clock.advance(DAY + 1)
+    await collect(harness, times=RetentionTimes())
 
-    assert litter(world) == []
+    assert litter(harness) == []
 
 
 @pytest.mark.parametrize("policy", [PolicySetting.HEAD_PARENT, PolicySetting.LINEAGE])
 async def test_without_decisions_the_next_pass_of_gc_removes_it(
     tmp_path: Path, policy: PolicySetting
 ) -> None:
-    world = world_with(tmp_path, policy, refuse)
-    await first_attempt(world)
-    assert len(staging_branches(world)) == 1
+    harness = harness_with(tmp_path, policy, refuse)
+    await first_attempt(harness)
+    assert len(staging_branches(harness)) == 1
 
-    await collect(world, times=RetentionTimes())
+    await collect(harness, times=RetentionTimes())
 
-    assert litter(world) == []
+    assert litter(harness) == []
 
 
 async def test_a_terminal_check_ends_the_workflow(tmp_path: Path) -> None:
-    world = world_with(tmp_path, PolicySetting.SETTLED, refuse_for_good)
-    await first_attempt(world)
-    assert (await world.finish()).status is WorkflowStatus.FAILED
-    assert world.runs == 1
+    harness = harness_with(tmp_path, PolicySetting.SETTLED, refuse_for_good)
+    await first_attempt(harness)
+    assert (await harness.finish()).status is WorkflowStatus.FAILED
+    assert harness.runs == 1

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
-from tests.attempt_worlds import AttemptWorker
-from tests.unit.app.attempt.fault_world import FaultWorld, assert_accepted, reason_of
+from tests.attempt_workers import AttemptWorker
+from tests.unit.app.attempt.attempt_harness import AttemptHarness, assert_accepted, reason_of
 
 from perago.adapters.memory.installations import lakefs_installation
 from perago.adapters.memory.system import WorkerHandle
@@ -47,63 +47,63 @@ def _warnings(worker: AttemptWorker) -> list[object]:
     return [facts.get("warning") for phase, facts in told if phase is Phase.WARNED]
 
 
-def _directories(world: FaultWorld) -> list[Path]:
-    return list(world.root.rglob(".perago-attempt.json"))
+def _directories(harness: AttemptHarness) -> list[Path]:
+    return list(harness.root.rglob(".perago-attempt.json"))
 
 
 @pytest.mark.parametrize("policy", POLICIES, ids=str)
 async def test_staging_goes_before_the_directory_and_both_go(
     tmp_path: Path, policy: PolicySetting
 ) -> None:
-    world = await FaultWorld(tmp_path / "looked at", policy).started()
+    harness = await AttemptHarness(tmp_path / "looked at", policy).started()
     seen: list[int] = []
-    look = meanwhile(lambda: seen.append(len(_directories(world))), before="clean-up")
+    look = meanwhile(lambda: seen.append(len(_directories(harness))), before="clean-up")
 
-    await world.report(look)
+    await harness.report(look)
 
     assert seen == [1]
-    assert _directories(world) == []
-    assert world.repository.branch_names() == {"main"}
+    assert _directories(harness) == []
+    assert harness.repository.branch_names() == {"main"}
 
 
 @pytest.mark.parametrize("policy", POLICIES, ids=str)
 async def test_a_branch_that_stays_changes_nothing_else(
     tmp_path: Path, policy: PolicySetting
 ) -> None:
-    world = await FaultWorld(tmp_path / "struck", policy).started()
-    worker = world.worker([refuse("clean-up", REFUSED)])
+    harness = await AttemptHarness(tmp_path / "struck", policy).started()
+    worker = harness.worker([refuse("clean-up", REFUSED)])
 
-    report = await world.report_of(worker)
+    report = await harness.report_of(worker)
 
     assert report.error is None
-    assert _directories(world) == []
-    assert len(world.repository.branch_names()) == 2
+    assert _directories(harness) == []
+    assert len(harness.repository.branch_names()) == 2
     assert _warnings(worker) == [STAGING_FAILED]
-    await assert_accepted(world)
+    await assert_accepted(harness)
 
 
 @pytest.mark.parametrize("policy", POLICIES, ids=str)
 async def test_a_directory_that_stays_changes_nothing_else(
     tmp_path: Path, policy: PolicySetting
 ) -> None:
-    world = await FaultWorld(tmp_path, policy).started()
-    worker = world.worker([DIRECTORY_STAYS])
+    harness = await AttemptHarness(tmp_path, policy).started()
+    worker = harness.worker([DIRECTORY_STAYS])
 
-    report = await world.report_of(worker)
+    report = await harness.report_of(worker)
 
     assert report.error is None
-    assert world.repository.branch_names() == {"main"}
-    assert len(_directories(world)) == 1
+    assert harness.repository.branch_names() == {"main"}
+    assert len(_directories(harness)) == 1
     assert _warnings(worker) == [LOCAL_FAILED]
-    await assert_accepted(world)
+    await assert_accepted(harness)
 
 
 @pytest.mark.parametrize("policy", POLICIES, ids=str)
 async def test_a_failed_attempt_that_cannot_clean_fails_for_its_own_reason(
     tmp_path: Path, policy: PolicySetting
 ) -> None:
-    world = await FaultWorld(tmp_path / "struck", policy).started()
-    worker = world.worker(
+    harness = await AttemptHarness(tmp_path / "struck", policy).started()
+    worker = harness.worker(
         [
             refuse("stage", RequestRefusedError("no commit today")),
             refuse("clean-up", REFUSED),
@@ -111,7 +111,7 @@ async def test_a_failed_attempt_that_cannot_clean_fails_for_its_own_reason(
         ]
     )
 
-    report = await world.report_of(worker)
+    report = await harness.report_of(worker)
 
     assert "no commit today" in reason_of(report)
     assert _warnings(worker) == [STAGING_FAILED, LOCAL_FAILED]
@@ -134,18 +134,20 @@ async def test_a_failure_inside_staging_leaves_no_branch(
 ) -> None:
     body = None if faults else _link
     # Without patience, because with it a lost answer ends no attempt.
-    world = await FaultWorld(tmp_path / "struck", policy, body=body, patience_seconds=0).started()
+    harness = await AttemptHarness(
+        tmp_path / "struck", policy, body=body, patience_seconds=0
+    ).started()
 
-    report = await world.report(*faults)
+    report = await harness.report(*faults)
 
     assert report.status == AttemptStatus.FAILED
-    assert world.repository.branch_names() == {"main"}
-    assert world.repository.head().commit == world.input
-    assert world.repository.tags() == {}
+    assert harness.repository.branch_names() == {"main"}
+    assert harness.repository.head().commit == harness.input
+    assert harness.repository.tags() == {}
     # Under `settled` the outcome stays where only an answer is missing (test_left_outcomes.py).
     passes = isinstance(report.error, UnavailableError | OutcomeUnknownError)
     stays = passes and policy is PolicySetting.SETTLED
-    assert bool(_directories(world)) == stays
+    assert bool(_directories(harness)) == stays
 
 
 async def test_changes_that_are_gone_before_their_commit_are_not_decided(tmp_path: Path) -> None:
@@ -154,15 +156,15 @@ async def test_changes_that_are_gone_before_their_commit_are_not_decided(tmp_pat
     def write(workspace: Path, _: int) -> None:
         (workspace / "out.txt").write_text("written")
 
-    world = await FaultWorld(tmp_path, PolicySetting.SETTLED, body=write).started()
-    objects = lakefs_installation(world.lakefs, WorkerHandle()).objects
+    harness = await AttemptHarness(tmp_path, PolicySetting.SETTLED, body=write).started()
+    objects = lakefs_installation(harness.lakefs, WorkerHandle()).objects
 
     async def reset_branch() -> None:
-        (staging,) = world.repository.branch_names() - {"main"}
-        await objects.delete_many(world.repository.id, BranchName(staging), ["data/out.txt"])
+        (staging,) = harness.repository.branch_names() - {"main"}
+        await objects.delete_many(harness.repository.id, BranchName(staging), ["data/out.txt"])
 
-    report = await world.report(meanwhile(reset_branch, before="stage"))
+    report = await harness.report(meanwhile(reset_branch, before="stage"))
 
     assert "PRG-L006" in reason_of(report)
     assert report.status == AttemptStatus.FAILED
-    assert world.repository.tags() == {}
+    assert harness.repository.tags() == {}

@@ -5,8 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.attempt_worlds import AttemptWorker
-from tests.unit.app.attempt.fault_world import TASK, FaultWorld, Params
+from tests.attempt_workers import AttemptWorker
+from tests.unit.app.attempt.attempt_harness import TASK, AttemptHarness, Params
 
 from perago.adapters.memory.conductor_server import Race
 from perago.app.attempt.complete import Recorded
@@ -49,11 +49,11 @@ def _declare(body: Callable[[Params], Params], spec: WorkspaceSpec | None) -> Ta
 
 async def _started(
     tmp_path: Path, body: Callable[[Params], Params], spec: WorkspaceSpec | None
-) -> FaultWorld:
-    world = FaultWorld(tmp_path, PolicySetting.SETTLED)
-    world.task = _declare(body, spec)
-    await world.start()
-    return world
+) -> AttemptHarness:
+    harness = AttemptHarness(tmp_path, PolicySetting.SETTLED)
+    harness.task = _declare(body, spec)
+    await harness.start()
+    return harness
 
 
 def _add_one(workspace: Path, run: int) -> None:
@@ -66,12 +66,12 @@ async def _poll(worker: AttemptWorker) -> AttemptRecord:
     return record
 
 
-def _rerun(world: FaultWorld, task_input: Mapping[str, object] | None = None) -> None:
+def _rerun(harness: AttemptHarness, task_input: Mapping[str, object] | None = None) -> None:
     """An operator terminates the workflow and runs its row again; two seconds have passed."""
-    world.clock.advance(2)
-    (row,) = world.conductor.state.runs[world.workflow].snapshot().tasks
-    world.conductor.terminate(world.workflow, "corrected")
-    world.conductor.rerun(world.workflow, row.task_id, task_input)
+    harness.clock.advance(2)
+    (row,) = harness.conductor.state.runs[harness.workflow].snapshot().tasks
+    harness.conductor.terminate(harness.workflow, "corrected")
+    harness.conductor.rerun(harness.workflow, row.task_id, task_input)
 
 
 def _assert_not_sent(report: AttemptReport | None) -> None:
@@ -80,8 +80,8 @@ def _assert_not_sent(report: AttemptReport | None) -> None:
     assert report.recorded is Recorded.SUPERSEDED
 
 
-async def _row(world: FaultWorld) -> AttemptRecord:
-    (row,) = (await world.read()).attempts
+async def _row(harness: AttemptHarness) -> AttemptRecord:
+    (row,) = (await harness.read()).attempts
     return row
 
 
@@ -92,20 +92,20 @@ async def test_a_body_that_fails_after_its_row_was_rerun_does_not_end_the_rerun(
     tmp_path: Path, spec: WorkspaceSpec | None, raised: Exception, width: FenceWidth
 ) -> None:
     def body(params: Params) -> Params:
-        if len(world.workers) == 1:
-            _rerun(world)
+        if len(harness.workers) == 1:
+            _rerun(harness)
             raise raised
         return params
 
-    world = await _started(tmp_path, body, spec)
-    worker = world.worker()
+    harness = await _started(tmp_path, body, spec)
+    worker = harness.worker()
     settings = replace(worker.settings, fence_width=width)
 
-    report = await world.attempt(replace(worker, settings=settings))
+    report = await harness.attempt(replace(worker, settings=settings))
 
     _assert_not_sent(report)
-    assert (await _row(world)).snapshot.status is AttemptStatus.SCHEDULED
-    assert (await world.finish()).status is WorkflowStatus.COMPLETED
+    assert (await _row(harness)).snapshot.status is AttemptStatus.SCHEDULED
+    assert (await harness.finish()).status is WorkflowStatus.COMPLETED
 
 
 @WIDTHS
@@ -115,19 +115,19 @@ async def test_a_late_success_does_not_end_the_rerun_that_another_worker_has_beg
     """Its row has the same id, retry count and status: only what tells the two polls apart does."""
 
     def body(params: Params) -> Params:
-        _rerun(world)
-        (row,) = world.conductor.poll(PollRequest(TASK, "another"))
+        _rerun(harness)
+        (row,) = harness.conductor.poll(PollRequest(TASK, "another"))
         assert row.snapshot.status is AttemptStatus.IN_PROGRESS
         return params
 
-    world = await _started(tmp_path, body, None)
-    worker = world.worker()
+    harness = await _started(tmp_path, body, None)
+    worker = harness.worker()
     settings = replace(worker.settings, fence_width=width)
 
-    report = await world.attempt(replace(worker, settings=settings))
+    report = await harness.attempt(replace(worker, settings=settings))
 
     _assert_not_sent(report)
-    snapshot = (await _row(world)).snapshot
+    snapshot = (await _row(harness)).snapshot
     assert (snapshot.status, snapshot.worker_id) == (AttemptStatus.IN_PROGRESS, "another")
 
 
@@ -135,13 +135,13 @@ async def test_a_guardrail_that_fails_after_a_rerun_does_not_end_the_rerun(
     tmp_path: Path,
 ) -> None:
     spec = WorkspaceSpec(prefix="data", pre=[require_file("missing.txt")])
-    world = await _started(tmp_path, lambda params: params, spec)
-    rerun = meanwhile(lambda: _rerun(world), after="objects.list_page")
+    harness = await _started(tmp_path, lambda params: params, spec)
+    rerun = meanwhile(lambda: _rerun(harness), after="objects.list_page")
 
-    report = await world.attempt(world.worker([rerun]))
+    report = await harness.attempt(harness.worker([rerun]))
 
     _assert_not_sent(report)
-    assert (await _row(world)).snapshot.status is AttemptStatus.SCHEDULED
+    assert (await _row(harness)).snapshot.status is AttemptStatus.SCHEDULED
 
 
 @WIDTHS
@@ -155,22 +155,22 @@ async def test_a_success_on_the_old_input_is_not_the_output_of_a_rerun_on_a_new_
 
     def body(params: Params) -> Params:
         if params.text != corrected:
-            row = {"workspace": world.workspace(ref=newer), "params": {"text": corrected}}
-            _rerun(world, row)
+            row = {"workspace": harness.workspace(ref=newer), "params": {"text": corrected}}
+            _rerun(harness, row)
         return params
 
-    world = await _started(tmp_path, body, spec)
-    newer = world.human("data/kept.txt", b"newer")
-    worker = world.worker()
+    harness = await _started(tmp_path, body, spec)
+    newer = harness.human("data/kept.txt", b"newer")
+    worker = harness.worker()
     settings = replace(worker.settings, fence_width=width)
 
-    _assert_not_sent(await world.attempt(replace(worker, settings=settings)))
+    _assert_not_sent(await harness.attempt(replace(worker, settings=settings)))
 
-    workflow = await world.finish()
+    workflow = await harness.finish()
     assert workflow.status is WorkflowStatus.COMPLETED
     output = workflow.attempts[-1].output_data
     assert output["result"] == {"text": corrected}
-    assert spec is None or output["workspace"] == world.workspace(ref=newer)
+    assert spec is None or output["workspace"] == harness.workspace(ref=newer)
 
 
 @pytest.mark.parametrize("policy", list(PolicySetting), ids=str)
@@ -178,16 +178,16 @@ async def test_a_publication_that_took_long_does_not_complete_the_rerun_of_its_r
     tmp_path: Path, policy: PolicySetting
 ) -> None:
     """The last fence passed before the merge; the row was handed on while the merge ran."""
-    world = await FaultWorld(tmp_path, policy, body=_add_one).started()
-    rerun = meanwhile(lambda: _rerun(world), after="merge")
+    harness = await AttemptHarness(tmp_path, policy, body=_add_one).started()
+    rerun = meanwhile(lambda: _rerun(harness), after="merge")
 
-    report = await world.attempt(world.worker([rerun]))
+    report = await harness.attempt(harness.worker([rerun]))
 
     _assert_not_sent(report)
     assert report is not None
     assert isinstance(report.error, StaleAttemptError)
-    assert (await _row(world)).snapshot.status is AttemptStatus.SCHEDULED
-    assert len(world.publications()) == 1
+    assert (await _row(harness)).snapshot.status is AttemptStatus.SCHEDULED
+    assert len(harness.publications()) == 1
 
 
 async def test_a_row_that_a_heartbeat_brought_back_is_not_failed_beside_its_retry(
@@ -197,20 +197,20 @@ async def test_a_row_that_a_heartbeat_brought_back_is_not_failed_beside_its_retr
 
     def body(params: Params) -> Params:
         del params
-        world.conductor.race = Race.AFTER_DECISION
-        world.conductor.begin_extend_lease(record.snapshot)
-        world.clock.advance(world.response_seconds + 1)
-        world.conductor.decide(world.workflow)
+        harness.conductor.race = Race.AFTER_DECISION
+        harness.conductor.begin_extend_lease(record.snapshot)
+        harness.clock.advance(harness.response_seconds + 1)
+        harness.conductor.decide(harness.workflow)
         raise TaskFailed("late")
 
-    world = await _started(tmp_path, body, None)
-    worker = world.worker()
+    harness = await _started(tmp_path, body, None)
+    worker = harness.worker()
     record = await _poll(worker)
 
-    report = await world.drive(worker.run(record))
+    report = await harness.drive(worker.run(record))
 
     _assert_not_sent(report)
-    old, retry = (await world.read()).attempts
+    old, retry = (await harness.read()).attempts
     assert old.snapshot.status is AttemptStatus.IN_PROGRESS, "the heartbeat brought it back"
     assert retry.snapshot.status is AttemptStatus.SCHEDULED
 
@@ -220,27 +220,27 @@ async def test_only_an_attempt_of_a_second_or_more_is_looked_at_before_its_end(
     tmp_path: Path, seconds: float, looks: int
 ) -> None:
     def body(params: Params) -> Params:
-        world.clock.advance(seconds)
+        harness.clock.advance(seconds)
         return params
 
-    world = await _started(tmp_path, body, None)
-    report = await world.report()
+    harness = await _started(tmp_path, body, None)
+    report = await harness.report()
     assert report.recorded is not Recorded.SUPERSEDED
-    assert world.workers[0].calls[LOOK] == looks
+    assert harness.workers[0].calls[LOOK] == looks
 
 
 async def test_the_end_waits_for_a_look_that_is_not_answered(tmp_path: Path) -> None:
     def body(params: Params) -> Params:
-        world.clock.advance(2)
+        harness.clock.advance(2)
         return params
 
-    world = await _started(tmp_path, body, None)
+    harness = await _started(tmp_path, body, None)
     refusals = [refuse(LOOK, UnavailableError("away"), nth=nth) for nth in (1, 2, 3)]
 
-    report = await world.report(*refusals)
+    report = await harness.report(*refusals)
 
     assert report.recorded is Recorded.RECORDED
-    assert world.workers[0].calls[COMPLETE] == 1
+    assert harness.workers[0].calls[COMPLETE] == 1
 
 
 async def test_an_end_that_landed_without_an_answer_is_recorded_and_not_stale(
@@ -249,28 +249,28 @@ async def test_an_end_that_landed_without_an_answer_is_recorded_and_not_stale(
     """The look before the second try finds the row ended: by the first try."""
 
     def body(params: Params) -> Params:
-        world.clock.advance(2)
+        harness.clock.advance(2)
         raise TaskFailed(params.text)
 
-    world = await _started(tmp_path, body, None)
+    harness = await _started(tmp_path, body, None)
     silence = UnavailableError("away")
     lost = [refuse("queue.read_attempt", silence, nth=nth) for nth in (1, 2)]
-    worker = world.worker([*lost, lose_answer(COMPLETE)])
+    worker = harness.worker([*lost, lose_answer(COMPLETE)])
 
-    report = await world.report_of(worker)
+    report = await harness.report_of(worker)
 
     assert report.update is not None
     assert report.recorded is Recorded.RECORDED
-    assert world.workers[0].calls[COMPLETE] == 1
+    assert harness.workers[0].calls[COMPLETE] == 1
 
 
 async def test_a_row_that_cannot_be_read_is_not_ended_blindly(tmp_path: Path) -> None:
     def body(params: Params) -> Params:
-        world.clock.advance(2)
+        harness.clock.advance(2)
         return params
 
-    world = await _started(tmp_path, body, None)
-    report = await world.report(always(refuse(LOOK, UnavailableError("away"))))
+    harness = await _started(tmp_path, body, None)
+    report = await harness.report(always(refuse(LOOK, UnavailableError("away"))))
 
     assert report.recorded is Recorded.UNKNOWN
-    assert (await _row(world)).snapshot.status is AttemptStatus.IN_PROGRESS
+    assert (await _row(harness)).snapshot.status is AttemptStatus.IN_PROGRESS

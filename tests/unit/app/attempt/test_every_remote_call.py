@@ -6,7 +6,7 @@ Calls without an answer are in test_patience: they end no attempt.
 from pathlib import Path
 
 import pytest
-from tests.unit.app.attempt.fault_world import FaultWorld, assert_accepted, at_each_request
+from tests.unit.app.attempt.attempt_harness import AttemptHarness, assert_accepted, at_each_request
 
 from perago.domain.policy import PolicySetting
 from perago.testing.faults import ANY_CALL, Crash, Fault, Moment, Side, lose_answer, lose_request
@@ -32,15 +32,15 @@ async def test_a_death_at_any_call_ends_in_one_accepted_publication_and_spares_a
     changes: bool,  # noqa: FBT001 - a row of the table
 ) -> None:
     after_decision = 0
-    async for nth, world in at_each_request(tmp_path, policy, changes=changes):
-        await world.attempt(world.worker([Crash(Moment(ANY_CALL, side, nth=nth))]))
-        decided = any(name.startswith("perago-settled-") for name in world.repository.tags())
-        await world.finish()
+    async for nth, harness in at_each_request(tmp_path, policy, changes=changes):
+        await harness.attempt(harness.worker([Crash(Moment(ANY_CALL, side, nth=nth))]))
+        decided = any(name.startswith("perago-settled-") for name in harness.repository.tags())
+        await harness.finish()
         try:
-            await assert_accepted(world, publications_max=PUBLICATIONS_MAX[policy])
-            assert world.runs == 1 or not decided, "a decided task function ran again"
+            await assert_accepted(harness, publications_max=PUBLICATIONS_MAX[policy])
+            assert harness.runs == 1 or not decided, "a decided task function ran again"
         except AssertionError as error:
-            error.add_note(f"death {side} call {nth}; operations: {world.requests()}")
+            error.add_note(f"death {side} call {nth}; operations: {harness.requests()}")
             raise
         after_decision += decided
     assert (after_decision > 0) is (policy is PolicySetting.SETTLED)
@@ -48,7 +48,7 @@ async def test_a_death_at_any_call_ends_in_one_accepted_publication_and_spares_a
 
 @pytest.mark.parametrize("fault", [lose_answer("queue.poll"), lose_request("queue.poll")], ids=str)
 async def test_a_poll_without_an_answer_loses_nothing(tmp_path: Path, fault: Fault) -> None:
-    world = await FaultWorld(tmp_path, PolicySetting.SETTLED).started()
-    assert await world.attempt(world.worker([fault])) is None
-    await world.finish()
-    await assert_accepted(world)
+    harness = await AttemptHarness(tmp_path, PolicySetting.SETTLED).started()
+    assert await harness.attempt(harness.worker([fault])) is None
+    await harness.finish()
+    await assert_accepted(harness)

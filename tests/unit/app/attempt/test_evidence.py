@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from tests.attempt_worlds import AttemptWorker
-from tests.unit.app.attempt.fault_world import TASK, FaultWorld, Params, Result
+from tests.attempt_workers import AttemptWorker
+from tests.unit.app.attempt.attempt_harness import TASK, AttemptHarness, Params, Result
 
 from perago.app.authoring.task_declaration import task
 from perago.app.authoring.task_definition import PublishBudget, TaskControls
@@ -23,29 +23,29 @@ def _told(worker: AttemptWorker, phase: Phase) -> list[Mapping[str, object]]:
 
 @pytest.mark.parametrize("side", list(Side), ids=str)
 async def test_the_staging_branch_is_named_before_it_is_there(tmp_path: Path, side: Side) -> None:
-    world = await FaultWorld(tmp_path, PolicySetting.SETTLED).started()
-    worker = world.worker([Crash(Moment("branch", side))])
+    harness = await AttemptHarness(tmp_path, PolicySetting.SETTLED).started()
+    worker = harness.worker([Crash(Moment("branch", side))])
 
-    await world.attempt(worker)
+    await harness.attempt(worker)
 
     (named,) = _told(worker, Phase.STAGING)
     assert named["repository"] == "repo"
-    (marker,) = world.root.rglob(".perago-attempt.json")
+    (marker,) = harness.root.rglob(".perago-attempt.json")
     assert str(named["branch"]) in marker.read_text(encoding="utf-8")
     left = {str(named["branch"])} if side is Side.AFTER else set[str]()
-    assert world.repository.branch_names() - {"main"} == left
+    assert harness.repository.branch_names() - {"main"} == left
 
 
 async def test_a_scratch_branch_is_found_by_the_name_of_its_staging_branch(tmp_path: Path) -> None:
-    world = await FaultWorld(tmp_path, PolicySetting.LINEAGE).started()
-    await world.attempt(world.worker([crash(after="merge")]))
-    await world.lose_lease()
-    worker = world.worker([crash(after="branch", nth=2)])
+    harness = await AttemptHarness(tmp_path, PolicySetting.LINEAGE).started()
+    await harness.attempt(harness.worker([crash(after="merge")]))
+    await harness.lose_lease()
+    worker = harness.worker([crash(after="branch", nth=2)])
 
-    await world.attempt(worker)
+    await harness.attempt(worker)
 
     (named,) = _told(worker, Phase.STAGING)
-    (scratch,) = (name for name in world.repository.branch_names() if "-onto-" in name)
+    (scratch,) = (name for name in harness.repository.branch_names() if "-onto-" in name)
     assert scratch.startswith(f"{named['branch']}-onto-")
     assert scratch.startswith(STAGING_BRANCH_PREFIX)
 
@@ -55,21 +55,21 @@ async def test_the_level_in_force_is_in_the_log_and_on_both_commits(
     tmp_path: Path,
     fenced: bool,  # noqa: FBT001 - a row of the table
 ) -> None:
-    world = await FaultWorld(tmp_path, PolicySetting.HEAD_PARENT, fenced).started()
+    harness = await AttemptHarness(tmp_path, PolicySetting.HEAD_PARENT, fenced).started()
     levels: list[str] = []
 
     def look() -> None:
-        (staging,) = world.repository.branch_names() - {"main"}
-        levels.append(world.repository.head(staging).metadata[LEVEL])
+        (staging,) = harness.repository.branch_names() - {"main"}
+        levels.append(harness.repository.head(staging).metadata[LEVEL])
 
-    worker = world.worker([meanwhile(look, before="merge")])
+    worker = harness.worker([meanwhile(look, before="merge")])
 
-    await world.attempt(worker)
+    await harness.attempt(worker)
 
     level = "head-parent+fence" if fenced else "head-parent"
     assert levels == [level]
-    assert world.repository.head().metadata[LEVEL] == level
-    assert world.repository.head().metadata[POLICY] == "head-parent"
+    assert harness.repository.head().metadata[LEVEL] == level
+    assert harness.repository.head().metadata[POLICY] == "head-parent"
     (policy,) = _told(worker, Phase.POLICY)
     assert policy["level"] == level
 
@@ -83,7 +83,7 @@ async def test_a_short_budget_under_prefix_isolation_is_warned_of(
     warned: bool,  # noqa: FBT001 - a row of the table
 ) -> None:
     spec = WorkspaceSpec.model_validate({"prefix": "data", "isolation": isolation})
-    world = FaultWorld(tmp_path, PolicySetting.SETTLED, spec=spec)
+    harness = AttemptHarness(tmp_path, PolicySetting.SETTLED, spec=spec)
     budget = PublishBudget(
         observed_merge_p99_seconds=1,
         safety_margin_seconds=1,
@@ -103,10 +103,10 @@ async def test_a_short_budget_under_prefix_isolation_is_warned_of(
         (workspace / "out.txt").write_text(params.text)
         return Result(run=1)
 
-    world.task = vars(edit)["__perago_task__"]
-    await world.start()
-    worker = world.worker()
+    harness.task = vars(edit)["__perago_task__"]
+    await harness.start()
+    worker = harness.worker()
 
-    await world.attempt(worker)
+    await harness.attempt(worker)
 
     assert bool(_told(worker, Phase.WARNED)) is (warned and isolation == "prefix")

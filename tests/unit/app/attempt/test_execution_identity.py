@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 from pydantic import BaseModel
-from tests.attempt_worlds import AttemptWorker
-from tests.unit.app.attempt.fault_world import (
+from tests.attempt_workers import AttemptWorker
+from tests.unit.app.attempt.attempt_harness import (
     TASK,
-    FaultWorld,
+    AttemptHarness,
     Result,
     assert_accepted,
     reason_of,
@@ -43,49 +43,49 @@ CREATE_TAG = "tags.create"
     "policy", [PolicySetting.AUTO, PolicySetting.HEAD_PARENT, PolicySetting.LINEAGE], ids=str
 )
 async def test_a_retry_without_a_fence_needs_no_tags(tmp_path: Path, policy: PolicySetting) -> None:
-    world = await FaultWorld(tmp_path, policy, fenced=False).started()
-    await world.attempt(world.worker([crash(after="commits.commit")]))
-    await world.lose_lease()
+    harness = await AttemptHarness(tmp_path, policy, fenced=False).started()
+    await harness.attempt(harness.worker([crash(after="commits.commit")]))
+    await harness.lose_lease()
 
     of_tags = [operation for operation in OPERATIONS if operation.startswith("tags.")]
     no_right = AccessDeniedError("no right to tags")
-    report = await world.report(*(always(refuse(each, no_right)) for each in of_tags))
+    report = await harness.report(*(always(refuse(each, no_right)) for each in of_tags))
 
     assert report.error is None, report.error
-    assert world.repository.tags() == {}
+    assert harness.repository.tags() == {}
 
 
 @pytest.mark.parametrize("retried", [False, True], ids=["first attempt", "retry"])
 async def test_a_branch_as_input_is_refused_before_anything_is_written(
     tmp_path: Path, *, retried: bool
 ) -> None:
-    world = FaultWorld(tmp_path, PolicySetting.AUTO)
-    await world.start(world.workspace(ref="main"))
+    harness = AttemptHarness(tmp_path, PolicySetting.AUTO)
+    await harness.start(harness.workspace(ref="main"))
     if retried:
-        await world.attempt(world.worker([crash(after="repositories.read")]))
-        await world.lose_lease()
+        await harness.attempt(harness.worker([crash(after="repositories.read")]))
+        await harness.lose_lease()
 
     no_canary, no_mark = crash(before="branches.create"), crash(before=CREATE_TAG)
-    report = await world.report(always(no_canary), always(no_mark))
+    report = await harness.report(always(no_canary), always(no_mark))
 
     assert "workspace ref main is not a commit id" in reason_of(report)
     assert report.status == AttemptStatus.FAILED
-    assert world.repository.tags() == {}
+    assert harness.repository.tags() == {}
 
 
-async def _settled(tmp_path: Path, isolation: str = "branch") -> FaultWorld:
+async def _settled(tmp_path: Path, isolation: str = "branch") -> AttemptHarness:
     spec = WorkspaceSpec.model_validate({"prefix": "data", "isolation": isolation})
-    return await FaultWorld(tmp_path, PolicySetting.SETTLED, spec=spec).started()
+    return await AttemptHarness(tmp_path, PolicySetting.SETTLED, spec=spec).started()
 
 
-async def _retry_with(world: FaultWorld, **changes: object) -> AttemptReport:
+async def _retry_with(harness: AttemptHarness, **changes: object) -> AttemptReport:
     """The next attempt of the chain, whose input expressions resolved to something else."""
-    await world.lose_lease()
-    worker = world.worker()
+    await harness.lose_lease()
+    worker = harness.worker()
     record = await worker.poll(TASK)
     assert record is not None
     assert record.snapshot.retry_count > 0
-    return await world.drive(worker.run(_given(record, **changes)))
+    return await harness.drive(worker.run(_given(record, **changes)))
 
 
 def _given(record: AttemptRecord, **changes: object) -> AttemptRecord:
@@ -98,20 +98,20 @@ def _output(report: AttemptReport) -> object:
     return report.update.output["workspace"]
 
 
-def _marks(world: FaultWorld) -> list[str]:
-    return [tag for tag in world.repository.tags() if tag.startswith("perago-attempt-")]
+def _marks(harness: AttemptHarness) -> list[str]:
+    return [tag for tag in harness.repository.tags() if tag.startswith("perago-attempt-")]
 
 
 async def test_a_decision_for_other_params_is_not_finished(tmp_path: Path) -> None:
-    world = await _settled(tmp_path)
-    await world.attempt(world.worker([crash(before="merge")]))
+    harness = await _settled(tmp_path)
+    await harness.attempt(harness.worker([crash(before="merge")]))
 
-    report = await _retry_with(world, params={"text": "other"})
+    report = await _retry_with(harness, params={"text": "other"})
 
     assert report.update is not None
     assert report.update.output["result"] == {"run": 2, "text": ""}
-    assert world.repository.files()["data/out.txt"] == b"other 2"
-    assert len(world.publications()) == 1
+    assert harness.repository.files()["data/out.txt"] == b"other 2"
+    assert len(harness.publications()) == 1
 
 
 @pytest.mark.parametrize("isolation", ["branch", "prefix"])
@@ -119,17 +119,19 @@ async def test_a_decision_for_other_params_is_not_finished(tmp_path: Path) -> No
 async def test_a_publication_for_other_params_is_a_terminal_refusal(
     tmp_path: Path, isolation: str, *, moved: bool
 ) -> None:
-    world = await _settled(tmp_path, isolation)
-    await world.attempt(world.worker([crash(after="merge")]))
-    ref = world.repository.head().commit if moved else world.input
+    harness = await _settled(tmp_path, isolation)
+    await harness.attempt(harness.worker([crash(after="merge")]))
+    ref = harness.repository.head().commit if moved else harness.input
 
-    report = await _retry_with(world, params={"text": "other"}, workspace=world.workspace(ref=ref))
+    report = await _retry_with(
+        harness, params={"text": "other"}, workspace=harness.workspace(ref=ref)
+    )
 
     assert report.status == AttemptStatus.FAILED_WITH_TERMINAL_ERROR
     assert "PRG-F026" in reason_of(report)
     assert "start a new workflow from the current head" in reason_of(report)
-    assert world.runs == 1
-    assert len(world.publications()) == 1
+    assert harness.runs == 1
+    assert len(harness.publications()) == 1
 
 
 class LaterParams(BaseModel):
@@ -140,34 +142,34 @@ class LaterParams(BaseModel):
 
 
 async def test_a_release_that_changes_defaults_changes_no_execution(tmp_path: Path) -> None:
-    world = await _settled(tmp_path)
-    await world.attempt(world.worker([crash(before="merge")]))
+    harness = await _settled(tmp_path)
+    await harness.attempt(harness.worker([crash(before="merge")]))
 
-    @task(name=TASK, owner_email="data@example.com", workspace=world.spec)
+    @task(name=TASK, owner_email="data@example.com", workspace=harness.spec)
     def edit(workspace: Path, params: LaterParams) -> Result:
         raise AssertionError((workspace, params))
 
-    world.task = vars(edit)["__perago_task__"]
-    workflow = await world.finish()
+    harness.task = vars(edit)["__perago_task__"]
+    workflow = await harness.finish()
 
     assert workflow.status is WorkflowStatus.COMPLETED, workflow.reason
-    assert world.runs == 1
+    assert harness.runs == 1
 
 
 async def test_an_operators_params_for_a_waiting_attempt_are_computed(tmp_path: Path) -> None:
     """No worker polled the attempt that he reruns, so it counts from the first one."""
-    world = await _settled(tmp_path)
-    await world.attempt(world.worker([crash(before="merge")]))
-    await world.lose_lease()
-    (*_, waiting) = (await world.read()).attempts
-    await world.operator.workflows.terminate(world.workflow, "other params")
+    harness = await _settled(tmp_path)
+    await harness.attempt(harness.worker([crash(before="merge")]))
+    await harness.lose_lease()
+    (*_, waiting) = (await harness.read()).attempts
+    await harness.operator.workflows.terminate(harness.workflow, "other params")
     given = {**waiting.input_data, "params": {"text": "other"}}
-    await world.operator.workflows.rerun(world.workflow, waiting.snapshot.task_id, given)
+    await harness.operator.workflows.rerun(harness.workflow, waiting.snapshot.task_id, given)
 
-    report = await world.report()
+    report = await harness.report()
 
     assert report.error is None, report.error
-    assert world.repository.files()["data/out.txt"] == b"other 2"
+    assert harness.repository.files()["data/out.txt"] == b"other 2"
 
 
 @pytest.mark.parametrize("isolation", ["branch", "prefix"])
@@ -175,157 +177,159 @@ async def test_an_input_that_is_the_abandoned_publication_is_the_output(
     tmp_path: Path, isolation: str
 ) -> None:
     """The input expression names the current head, which the attempt before has moved."""
-    world = await _settled(tmp_path, isolation)
-    await world.attempt(world.worker([crash(after="merge")]))
-    head = world.repository.head().commit
+    harness = await _settled(tmp_path, isolation)
+    await harness.attempt(harness.worker([crash(after="merge")]))
+    head = harness.repository.head().commit
 
-    report = await _retry_with(world, workspace=world.workspace(ref=head))
+    report = await _retry_with(harness, workspace=harness.workspace(ref=head))
 
-    assert _output(report) == world.workspace(ref=head)
+    assert _output(report) == harness.workspace(ref=head)
     assert report.update is not None
     assert report.update.output["result"] == {"run": 1, "text": ""}
-    assert len(world.publications()) == 1
-    assert world.runs == 1
+    assert len(harness.publications()) == 1
+    assert harness.runs == 1
 
 
 async def test_a_no_op_is_not_accepted_on_top_of_an_abandoned_publication(tmp_path: Path) -> None:
-    world = await _settled(tmp_path)
-    await world.attempt(world.worker([crash(after="merge")]))
-    head = world.repository.head().commit
-    world.changes = False
+    harness = await _settled(tmp_path)
+    await harness.attempt(harness.worker([crash(after="merge")]))
+    head = harness.repository.head().commit
+    harness.changes = False
 
-    report = await _retry_with(world, workspace=world.workspace(ref=head))
+    report = await _retry_with(harness, workspace=harness.workspace(ref=head))
 
     assert report.update is not None
     assert report.update.output["result"] == {"run": 1, "text": ""}, "and not that of a no-op"
 
 
 async def test_a_decision_on_another_input_that_was_not_published_is_left(tmp_path: Path) -> None:
-    world = await _settled(tmp_path)
-    await world.attempt(world.worker([crash(before="merge")]))
-    later = world.human()
+    harness = await _settled(tmp_path)
+    await harness.attempt(harness.worker([crash(before="merge")]))
+    later = harness.human()
 
-    report = await _retry_with(world, workspace=world.workspace(ref=later))
+    report = await _retry_with(harness, workspace=harness.workspace(ref=later))
 
-    assert _output(report) == world.workspace(ref=world.repository.head().commit)
-    assert world.runs == 2
-    assert len(world.publications()) == 1
+    assert _output(report) == harness.workspace(ref=harness.repository.head().commit)
+    assert harness.runs == 2
+    assert len(harness.publications()) == 1
 
 
 async def test_a_publication_on_another_branch_is_a_terminal_refusal(tmp_path: Path) -> None:
-    world = await _settled(tmp_path)
-    world.repository.branch("dev")
-    await world.attempt(world.worker([crash(after="merge")]))
+    harness = await _settled(tmp_path)
+    harness.repository.branch("dev")
+    await harness.attempt(harness.worker([crash(after="merge")]))
 
-    report = await _retry_with(world, workspace=world.workspace(branch="dev"))
+    report = await _retry_with(harness, workspace=harness.workspace(branch="dev"))
 
     assert "PRG-F026" in reason_of(report)
-    assert world.runs == 1
+    assert harness.runs == 1
 
 
 async def test_an_open_decision_for_another_branch_is_a_terminal_refusal(tmp_path: Path) -> None:
     """What a retry publishes elsewhere does not move the branch on which that one still fits."""
-    world = await _settled(tmp_path)
-    world.repository.branch("dev")
-    await world.attempt(world.worker([crash(before="merge")]))
+    harness = await _settled(tmp_path)
+    harness.repository.branch("dev")
+    await harness.attempt(harness.worker([crash(before="merge")]))
 
-    report = await _retry_with(world, workspace=world.workspace(branch="dev"))
+    report = await _retry_with(harness, workspace=harness.workspace(branch="dev"))
 
     assert "PRG-F008" in reason_of(report)
-    assert world.runs == 1
-    assert world.repository.head("dev").commit == world.input
+    assert harness.runs == 1
+    assert harness.repository.head("dev").commit == harness.input
 
 
 async def test_a_decision_whose_branch_has_moved_is_not_in_the_way(tmp_path: Path) -> None:
-    world = await _settled(tmp_path)
-    world.repository.branch("dev")
-    await world.attempt(world.worker([crash(before="merge")]))
-    world.human()
+    harness = await _settled(tmp_path)
+    harness.repository.branch("dev")
+    await harness.attempt(harness.worker([crash(before="merge")]))
+    harness.human()
 
-    report = await _retry_with(world, workspace=world.workspace(branch="dev"))
+    report = await _retry_with(harness, workspace=harness.workspace(branch="dev"))
 
     assert report.error is None
-    assert world.repository.head("dev").commit != world.input
+    assert harness.repository.head("dev").commit != harness.input
 
 
-async def _run_polled(world: FaultWorld, worker: AttemptWorker, record: AttemptRecord) -> None:
+async def _run_polled(
+    harness: AttemptHarness, worker: AttemptWorker, record: AttemptRecord
+) -> None:
     """Run one attempt of a process that dies on the way."""
     with suppress(ProcessDied):
-        await world.drive(worker.run(record))
+        await harness.drive(worker.run(record))
 
 
 async def test_a_decision_whose_branch_is_gone_was_not_published(tmp_path: Path) -> None:
-    world = await _settled(tmp_path)
-    world.repository.branch("dev")
-    worker = world.worker([crash(after="merge")])
+    harness = await _settled(tmp_path)
+    harness.repository.branch("dev")
+    worker = harness.worker([crash(after="merge")])
     record = await worker.poll(TASK)
     assert record is not None
-    dev = _given(record, workspace=world.workspace(branch="dev"))
-    await _run_polled(world, worker, dev)
-    world.repository.delete_branch("dev")
+    dev = _given(record, workspace=harness.workspace(branch="dev"))
+    await _run_polled(harness, worker, dev)
+    harness.repository.delete_branch("dev")
 
-    report = await _retry_with(world)
+    report = await _retry_with(harness)
 
     assert report.error is None, report.error
-    assert len(world.publications()) == 1
+    assert len(harness.publications()) == 1
 
 
-async def _rerun_newest(world: FaultWorld) -> None:
+async def _rerun_newest(harness: AttemptHarness) -> None:
     """An operator ends the workflow and starts it again from its newest attempt."""
-    newest = (await world.read()).attempts[-1].snapshot
-    await world.operator.workflows.terminate(world.workflow, "once more")
-    world.clock.advance(1)
-    await world.operator.workflows.rerun(world.workflow, newest.task_id)
+    newest = (await harness.read()).attempts[-1].snapshot
+    await harness.operator.workflows.terminate(harness.workflow, "once more")
+    harness.clock.advance(1)
+    await harness.operator.workflows.rerun(harness.workflow, newest.task_id)
 
 
 async def test_an_attempt_that_is_stale_leaves_no_mark(tmp_path: Path) -> None:
     """It stood still between its poll and its mark; meanwhile its row was rerun."""
-    world = await _settled(tmp_path)
-    await world.attempt(world.worker([crash(before="branches.create")]))
-    await world.lose_lease()
-    rerun = meanwhile(lambda: _rerun_newest(world), before="fence")
+    harness = await _settled(tmp_path)
+    await harness.attempt(harness.worker([crash(before="branches.create")]))
+    await harness.lose_lease()
+    rerun = meanwhile(lambda: _rerun_newest(harness), before="fence")
 
-    report = await world.report(rerun)
+    report = await harness.report(rerun)
 
     assert "is stale" in str(report.error)
-    assert _marks(world) == []
+    assert _marks(harness) == []
 
 
 @pytest.mark.parametrize("nth", [1, 2], ids=["of the first row", "of its own row"])
 async def test_a_mark_that_lands_after_a_rerun_splits_no_chain(tmp_path: Path, nth: int) -> None:
     """The row is rerun while its mark is on the wire; the rerun decides, then the mark lands."""
-    world = await _settled(tmp_path)
-    await world.attempt(world.worker([crash(before="branches.create")]))
-    await world.lose_lease()
-    await world.attempt(
-        world.worker([arrive_late(CREATE_TAG, nth=nth), crash(before=CREATE_TAG, nth=nth + 1)])
+    harness = await _settled(tmp_path)
+    await harness.attempt(harness.worker([crash(before="branches.create")]))
+    await harness.lose_lease()
+    await harness.attempt(
+        harness.worker([arrive_late(CREATE_TAG, nth=nth), crash(before=CREATE_TAG, nth=nth + 1)])
     )
-    late = world.workers[-1]
-    await _rerun_newest(world)
-    await world.attempt(world.worker([crash(before="merge")]))
-    assert world.runs == 1
+    late = harness.workers[-1]
+    await _rerun_newest(harness)
+    await harness.attempt(harness.worker([crash(before="merge")]))
+    assert harness.runs == 1
     await late.arrive_late()
 
-    workflow = await world.finish()
+    workflow = await harness.finish()
 
     assert workflow.status is WorkflowStatus.COMPLETED, workflow.reason
-    assert world.runs == 1, "the next retry finishes what the rerun decided"
-    await assert_accepted(world)
+    assert harness.runs == 1, "the next retry finishes what the rerun decided"
+    await assert_accepted(harness)
 
 
 async def test_a_rerun_of_a_retry_that_was_seen_working_computes_anew(tmp_path: Path) -> None:
-    world = await _settled(tmp_path)
-    await world.attempt(world.worker([crash(before="branches.create")]))
-    await world.lose_lease()
-    await world.attempt(world.worker([crash(before="merge")]))
-    assert world.runs == 1
-    await _rerun_newest(world)
+    harness = await _settled(tmp_path)
+    await harness.attempt(harness.worker([crash(before="branches.create")]))
+    await harness.lose_lease()
+    await harness.attempt(harness.worker([crash(before="merge")]))
+    assert harness.runs == 1
+    await _rerun_newest(harness)
 
-    report = await world.report()
+    report = await harness.report()
 
     assert report.error is None, report.error
-    assert world.runs == 2
-    assert len(world.publications()) == 1
+    assert harness.runs == 2
+    assert len(harness.publications()) == 1
 
 
 MARK_TROUBLES: Sequence[Fault] = [
@@ -342,25 +346,25 @@ MARK_TROUBLES: Sequence[Fault] = [
 @pytest.mark.parametrize("trouble", MARK_TROUBLES, ids=str)
 async def test_a_mark_without_an_answer_is_put_again(tmp_path: Path, trouble: Fault) -> None:
     """The first tags of a retry are marks; without them a rerun looks like a retry."""
-    world = await _settled(tmp_path)
-    await world.attempt(world.worker([crash(after="commits.commit")]))
-    await world.lose_lease()
-    report = await world.report(trouble)
+    harness = await _settled(tmp_path)
+    await harness.attempt(harness.worker([crash(after="commits.commit")]))
+    await harness.lose_lease()
+    report = await harness.report(trouble)
     assert report.error is None, report.error
-    assert len(_marks(world)) == 2, "that of the first row, and its own"
+    assert len(_marks(harness)) == 2, "that of the first row, and its own"
 
 
-async def test_a_conductor_that_names_no_predecessor_is_told_once(tmp_path: Path) -> None:
-    world = await _settled(tmp_path)
-    worker = world.worker()
+async def test_a_conductor_that_names_no_predecessor_is_logged_once(tmp_path: Path) -> None:
+    harness = await _settled(tmp_path)
+    worker = harness.worker()
     for _ in range(2):  # two workflows, each with a retry
-        await world.attempt(world.worker([crash(before="branches.create")]))
-        await world.lose_lease()
+        await harness.attempt(harness.worker([crash(before="branches.create")]))
+        await harness.lose_lease()
         record = await worker.poll(TASK)
         assert record is not None
         alone = replace(record, snapshot=replace(record.snapshot, retried_task_id=None))
-        await world.drive(worker.run(alone))
-        await world.start(world.workspace(ref=world.repository.head().commit))
+        await harness.drive(worker.run(alone))
+        await harness.start(harness.workspace(ref=harness.repository.head().commit))
 
     warned = [facts["warning"] for phase, facts in worker.progress.events if phase is Phase.WARNED]
     assert len([text for text in warned if "retriedTaskId" in str(text)]) == 1

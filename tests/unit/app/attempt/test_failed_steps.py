@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from tests.unit.app.attempt.fault_world import FaultWorld
+from tests.unit.app.attempt.attempt_harness import AttemptHarness
 
 from perago.app.authoring.guardrails import forbid_glob, require_file
 from perago.app.authoring.workspace_spec import WorkspaceSpec
@@ -104,17 +104,17 @@ ROWS = [
 @pytest.mark.parametrize("row", ROWS, ids=str)
 async def test_a_failed_step_ends_the_attempt_as_its_row_says(tmp_path: Path, row: Row) -> None:
     fenced = row.policy is SETTLED and row.step != "policy"
-    world = FaultWorld(tmp_path, row.policy, fenced, spec=row.spec, body=row.body)
-    world.params, world.result_text = row.params, "x" * row.result_bytes
+    harness = AttemptHarness(tmp_path, row.policy, fenced, spec=row.spec, body=row.body)
+    harness.params, harness.result_text = row.params, "x" * row.result_bytes
     if row.null_input:
-        await world.start(None)
+        await harness.start(None)
     else:
-        await world.start()
+        await harness.start()
 
-    report = await world.report(*row.faults)
+    report = await harness.report(*row.faults)
 
     status = None if report.update is None else report.update.status
     assert status is row.status, report.error
     assert (report.error is None) is (row.status is COMPLETED)
-    assert world.runs == row.runs
-    assert len(world.publications()) == (1 if row.status is COMPLETED else 0)
+    assert harness.runs == row.runs
+    assert len(harness.publications()) == (1 if row.status is COMPLETED else 0)

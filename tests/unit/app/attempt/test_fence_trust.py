@@ -4,7 +4,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from tests.unit.app.attempt.fault_world import FaultWorld, reason_of
+from tests.unit.app.attempt.attempt_harness import AttemptHarness, reason_of
 
 from perago.adapters.memory.installations import RepositoryBuilder
 from perago.app.attempt.complete import Recorded
@@ -46,34 +46,34 @@ TROUBLES: list[Fault] = [
 async def test_a_canary_without_an_answer_proves_nothing_and_is_asked_again(
     tmp_path: Path, trouble: Fault
 ) -> None:
-    world = await FaultWorld(tmp_path, PolicySetting.AUTO).started()
-    worker = world.worker([trouble])
-    trust = worker.world.lakefs.trust
+    harness = await AttemptHarness(tmp_path, PolicySetting.AUTO).started()
+    worker = harness.worker([trouble])
+    trust = worker.harness.lakefs.trust
 
-    report = await world.report_of(worker)
+    report = await harness.report_of(worker)
 
     assert report.update is not None
     if report.update.status is AttemptStatus.FAILED:
         assert "PRG-F022" not in reason_of(report)
         assert "PRG-L008" in reason_of(report) or "PRG-L009" in reason_of(report)
-    assert await trust.proven(REPOSITORY, world.input) is FenceState.TRUSTED
+    assert await trust.proven(REPOSITORY, harness.input) is FenceState.TRUSTED
 
 
 async def test_another_hooks_refusal_is_said_as_such(tmp_path: Path) -> None:
     """The fence may well work, but nothing can be published here, and the server said why."""
-    world = await FaultWorld(tmp_path, PolicySetting.AUTO).started()
+    harness = await AttemptHarness(tmp_path, PolicySetting.AUTO).started()
     refused = answer(MERGE, RefusedByHook("needs a ticket"))
-    report = await world.report(refused)
+    report = await harness.report(refused)
     assert "needs a ticket" in reason_of(report)
-    assert world.runs == 0
+    assert harness.runs == 0
 
 
 async def test_two_attempts_at_once_need_one_canary(tmp_path: Path) -> None:
-    world = FaultWorld(tmp_path, PolicySetting.AUTO)
-    worker = world.worker([zombie(before=MERGE)])
-    trust, handle = worker.world.lakefs.trust, world.workers[0]
-    first = asyncio.ensure_future(trust.proven(REPOSITORY, world.input))
-    second = asyncio.ensure_future(trust.proven(REPOSITORY, world.input))
+    harness = AttemptHarness(tmp_path, PolicySetting.AUTO)
+    worker = harness.worker([zombie(before=MERGE)])
+    trust, handle = worker.harness.lakefs.trust, harness.workers[0]
+    first = asyncio.ensure_future(trust.proven(REPOSITORY, harness.input))
+    second = asyncio.ensure_future(trust.proven(REPOSITORY, harness.input))
     while not handle.waits_for:  # noqa: ASYNC110 - driven by hand
         await asyncio.sleep(0)
     handle.release()
@@ -82,41 +82,41 @@ async def test_two_attempts_at_once_need_one_canary(tmp_path: Path) -> None:
 
 
 async def test_a_verdict_is_kept_for_a_while(tmp_path: Path) -> None:
-    world = FaultWorld(tmp_path, PolicySetting.AUTO)
-    worker = world.worker()
-    trust = worker.world.lakefs.trust
-    assert await trust.proven(REPOSITORY, world.input) is FenceState.TRUSTED
-    world.clock.advance(TRUSTED_SECONDS - 1)
-    assert await trust.proven(REPOSITORY, world.input) is FenceState.TRUSTED
-    assert world.workers[0].calls[MERGE] == 2
+    harness = AttemptHarness(tmp_path, PolicySetting.AUTO)
+    worker = harness.worker()
+    trust = worker.harness.lakefs.trust
+    assert await trust.proven(REPOSITORY, harness.input) is FenceState.TRUSTED
+    harness.clock.advance(TRUSTED_SECONDS - 1)
+    assert await trust.proven(REPOSITORY, harness.input) is FenceState.TRUSTED
+    assert harness.workers[0].calls[MERGE] == 2
 
 
 async def test_two_hundred_repositories_of_one_server_need_one_canary(tmp_path: Path) -> None:
-    world = FaultWorld(tmp_path, PolicySetting.AUTO)
-    worker = world.worker()
-    trust, handle = worker.world.lakefs.trust, world.workers[0]
-    assert await trust.proven(REPOSITORY, world.input) is FenceState.TRUSTED
+    harness = AttemptHarness(tmp_path, PolicySetting.AUTO)
+    worker = harness.worker()
+    trust, handle = worker.harness.lakefs.trust, harness.workers[0]
+    assert await trust.proven(REPOSITORY, harness.input) is FenceState.TRUSTED
     asked = sum(handle.calls.values())
     for number in range(199):
         other = RepositoryId(f"song-{number}")
-        assert await trust.proven(other, world.input) is FenceState.TRUSTED
+        assert await trust.proven(other, harness.input) is FenceState.TRUSTED
     assert sum(handle.calls.values()) == asked
 
 
 async def test_hooks_that_are_switched_on_are_found_without_a_restart(tmp_path: Path) -> None:
-    world = FaultWorld(tmp_path, PolicySetting.AUTO)
-    world.lakefs.actions_enabled = False
-    await world.start()
-    worker = world.worker()
-    refused = await world.report_of(worker)
+    harness = AttemptHarness(tmp_path, PolicySetting.AUTO)
+    harness.lakefs.actions_enabled = False
+    await harness.start()
+    worker = harness.worker()
+    refused = await harness.report_of(worker)
     assert "PRG-F022" in reason_of(refused)
-    world.lakefs.actions_enabled = True
-    world.clock.advance(DEAD_SECONDS - 1)
-    still = await world.report_of(worker)
+    harness.lakefs.actions_enabled = True
+    harness.clock.advance(DEAD_SECONDS - 1)
+    still = await harness.report_of(worker)
     assert still.error is not None, "one canary for all the attempts that fail meanwhile"
-    world.clock.advance(1)
+    harness.clock.advance(1)
 
-    report = await world.report_of(worker)
+    report = await harness.report_of(worker)
 
     assert report.error is None
 
@@ -125,27 +125,27 @@ async def test_hooks_that_are_switched_off_are_noticed_before_anything_is_overwr
     tmp_path: Path,
 ) -> None:
     """Without another look only a publication on a wrong parent would tell."""
-    world = FaultWorld(tmp_path, PolicySetting.AUTO)
-    trust = world.worker().world.lakefs.trust
-    assert await trust.proven(REPOSITORY, world.input) is FenceState.TRUSTED
-    world.lakefs.actions_enabled = False
-    world.clock.advance(TRUSTED_SECONDS)
-    assert await trust.proven(REPOSITORY, world.input) is FenceState.DEAD
+    harness = AttemptHarness(tmp_path, PolicySetting.AUTO)
+    trust = harness.worker().harness.lakefs.trust
+    assert await trust.proven(REPOSITORY, harness.input) is FenceState.TRUSTED
+    harness.lakefs.actions_enabled = False
+    harness.clock.advance(TRUSTED_SECONDS)
+    assert await trust.proven(REPOSITORY, harness.input) is FenceState.DEAD
 
 
 async def test_a_fence_that_was_seen_not_to_run_is_distrusted_until_the_process_ends(
     tmp_path: Path,
 ) -> None:
     """A canary cannot give back what a publication on a wrong parent has disproved."""
-    world = await FaultWorld(tmp_path, PolicySetting.AUTO).started()
-    worker = world.worker()
-    trust = worker.world.lakefs.trust
-    assert await trust.proven(REPOSITORY, world.input) is FenceState.TRUSTED
+    harness = await AttemptHarness(tmp_path, PolicySetting.AUTO).started()
+    worker = harness.worker()
+    trust = worker.harness.lakefs.trust
+    assert await trust.proven(REPOSITORY, harness.input) is FenceState.TRUSTED
     trust.distrust(REPOSITORY)
-    world.clock.advance(TRUSTED_SECONDS)
-    assert await trust.proven(REPOSITORY, world.input) is FenceState.DISTRUSTED
-    assert world.workers[0].calls[MERGE] == 2
-    report = await world.report_of(worker)
+    harness.clock.advance(TRUSTED_SECONDS)
+    assert await trust.proven(REPOSITORY, harness.input) is FenceState.DISTRUSTED
+    assert harness.workers[0].calls[MERGE] == 2
+    report = await harness.report_of(worker)
     reason = reason_of(report)
     assert "PRG-F023" in reason
     assert "`perago fence verify repo main`" in reason
@@ -155,35 +155,35 @@ async def test_a_fence_that_was_seen_not_to_run_is_distrusted_until_the_process_
 async def test_what_one_repository_has_disproved_is_proven_anew_for_the_others(
     tmp_path: Path,
 ) -> None:
-    world = FaultWorld(tmp_path, PolicySetting.AUTO)
-    trust = world.worker().world.lakefs.trust
-    elsewhere = RepositoryBuilder(world.lakefs, "elsewhere")
+    harness = AttemptHarness(tmp_path, PolicySetting.AUTO)
+    trust = harness.worker().harness.lakefs.trust
+    elsewhere = RepositoryBuilder(harness.lakefs, "elsewhere")
     other = elsewhere.commit({FENCE_PATH: FENCE_FILE})
     assert await trust.proven(elsewhere.id, other) is FenceState.TRUSTED
-    world.lakefs.actions_enabled = False
+    harness.lakefs.actions_enabled = False
     trust.distrust(REPOSITORY)
     assert await trust.proven(elsewhere.id, other) is FenceState.DEAD
 
 
 async def test_distrust_is_not_undone_by_a_canary_under_way(tmp_path: Path) -> None:
-    world = FaultWorld(tmp_path, PolicySetting.AUTO)
+    harness = AttemptHarness(tmp_path, PolicySetting.AUTO)
     distrust = meanwhile(lambda: trust.distrust(REPOSITORY), after=MERGE, nth=2)
-    trust = world.worker([distrust]).world.lakefs.trust
-    assert await trust.proven(REPOSITORY, world.input) is FenceState.DISTRUSTED
+    trust = harness.worker([distrust]).harness.lakefs.trust
+    assert await trust.proven(REPOSITORY, harness.input) is FenceState.DISTRUSTED
 
 
 async def test_a_canary_leaves_no_branches(tmp_path: Path) -> None:
-    world = await FaultWorld(tmp_path, PolicySetting.AUTO).started()
-    report = await world.report()
+    harness = await AttemptHarness(tmp_path, PolicySetting.AUTO).started()
+    report = await harness.report()
     assert report.recorded is Recorded.RECORDED
-    assert world.repository.branch_names() == {"main"}
+    assert harness.repository.branch_names() == {"main"}
 
 
 async def test_each_version_of_the_fence_is_proven(tmp_path: Path) -> None:
     """What runs one script may stumble over another."""
-    world = FaultWorld(tmp_path, PolicySetting.AUTO)
-    trust = world.worker().world.lakefs.trust
-    assert await trust.proven(REPOSITORY, world.input, 2) is FenceState.TRUSTED
-    world.lakefs.actions_enabled = False
-    assert await trust.proven(REPOSITORY, world.input, 1) is FenceState.DEAD
-    assert await trust.proven(REPOSITORY, world.input, 2) is FenceState.TRUSTED
+    harness = AttemptHarness(tmp_path, PolicySetting.AUTO)
+    trust = harness.worker().harness.lakefs.trust
+    assert await trust.proven(REPOSITORY, harness.input, 2) is FenceState.TRUSTED
+    harness.lakefs.actions_enabled = False
+    assert await trust.proven(REPOSITORY, harness.input, 1) is FenceState.DEAD
+    assert await trust.proven(REPOSITORY, harness.input, 2) is FenceState.TRUSTED

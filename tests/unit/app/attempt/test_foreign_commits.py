@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 from tests.people import discard_uncommitted
-from tests.unit.app.attempt.fault_world import (
-    FaultWorld,
+from tests.unit.app.attempt.attempt_harness import (
+    AttemptHarness,
     assert_accepted,
     at_each_request,
     reason_of,
@@ -28,89 +28,89 @@ async def test_a_commit_beside_any_call_stays_in_the_history(
 ) -> None:
     refused = 0
     # Without ownership an unowned child of the input may be replaced: the documents' rule.
-    async for nth, world in at_each_request(tmp_path, policy, require_ownership=True):
+    async for nth, harness in at_each_request(tmp_path, policy, require_ownership=True):
         humans: list[CommitId] = []
 
-        def commit(world: FaultWorld = world, humans: list[CommitId] = humans) -> None:
-            humans.append(world.human())
+        def commit(harness: AttemptHarness = harness, humans: list[CommitId] = humans) -> None:
+            humans.append(harness.human())
 
-        await world.attempt(world.worker([Meanwhile(Moment(ANY_CALL, side, nth=nth), commit)]))
-        await world.finish(attempts_max=2)
-        history = [record.commit for record in world.repository.history()]
+        await harness.attempt(harness.worker([Meanwhile(Moment(ANY_CALL, side, nth=nth), commit)]))
+        await harness.finish(attempts_max=2)
+        history = [record.commit for record in harness.repository.history()]
         assert humans[0] in history, f"lost beside call {nth}"
-        publications = world.publications()
+        publications = harness.publications()
         assert len(publications) <= 1
         if publications:
-            assert publications[0].parents == (world.input,)
+            assert publications[0].parents == (harness.input,)
         else:
             refused += 1
-            assert (await world.read()).status is not WorkflowStatus.COMPLETED
+            assert (await harness.read()).status is not WorkflowStatus.COMPLETED
     assert refused > 0, "no commit came before the effect"
 
 
 async def test_head_parent_never_replaces_a_publication_of_another_task(tmp_path: Path) -> None:
-    world = await FaultWorld(tmp_path, PolicySetting.HEAD_PARENT, fenced=False).started()
-    other = world.repository.commit(
+    harness = await AttemptHarness(tmp_path, PolicySetting.HEAD_PARENT, fenced=False).started()
+    other = harness.repository.commit(
         {"elsewhere/x": b"x"}, metadata={LOGICAL_TASK_KEY: "another/task/0"}
     )
 
-    report = await world.report()
+    report = await harness.report()
 
     assert "belongs to another/task/0" in reason_of(report)
-    assert world.repository.head().commit == other
+    assert harness.repository.head().commit == other
 
 
 async def test_head_parent_replaces_its_own_abandoned_publication(tmp_path: Path) -> None:
-    world = await FaultWorld(tmp_path, PolicySetting.HEAD_PARENT, fenced=False).started()
-    await world.attempt(world.worker([crash(after="branches.merge")]))
-    abandoned = world.repository.head().commit
+    harness = await AttemptHarness(tmp_path, PolicySetting.HEAD_PARENT, fenced=False).started()
+    await harness.attempt(harness.worker([crash(after="branches.merge")]))
+    abandoned = harness.repository.head().commit
 
-    await world.finish()
+    await harness.finish()
 
-    await assert_accepted(world)
-    assert world.repository.head().parents == (world.input,)
-    kept = [commit for tag, commit in world.repository.tags().items() if "relocated" in tag]
+    await assert_accepted(harness)
+    assert harness.repository.head().parents == (harness.input,)
+    kept = [commit for tag, commit in harness.repository.tags().items() if "relocated" in tag]
     assert kept == [abandoned]
 
 
 async def test_head_parent_takes_an_unowned_child_for_abandoned_and_warns(tmp_path: Path) -> None:
-    world = await FaultWorld(tmp_path, PolicySetting.HEAD_PARENT, fenced=False).started()
-    human = world.human()
-    worker = world.worker()
+    harness = await AttemptHarness(tmp_path, PolicySetting.HEAD_PARENT, fenced=False).started()
+    human = harness.human()
+    worker = harness.worker()
 
-    await world.attempt(worker)
+    await harness.attempt(worker)
 
     warnings = [facts for phase, facts in worker.progress.events if phase == "warned"]
     assert any(facts.get("head") == human for facts in warnings)
-    assert human in world.repository.tags().values()
+    assert human in harness.repository.tags().values()
 
 
 async def test_a_dirty_target_is_never_relocated(tmp_path: Path) -> None:
     """The server would do it, and leave the objects of somebody else on the new head."""
-    world = await FaultWorld(tmp_path, PolicySetting.HEAD_PARENT, fenced=False).started()
-    await world.attempt(world.worker([crash(after="branches.merge")]))
-    abandoned = world.repository.head().commit
-    world.repository.write("elsewhere/forgotten.txt", b"uncommitted")
+    harness = await AttemptHarness(tmp_path, PolicySetting.HEAD_PARENT, fenced=False).started()
+    await harness.attempt(harness.worker([crash(after="branches.merge")]))
+    abandoned = harness.repository.head().commit
+    harness.repository.write("elsewhere/forgotten.txt", b"uncommitted")
 
-    workflow = await world.finish(attempts_max=2)
+    workflow = await harness.finish(attempts_max=2)
 
     assert "elsewhere/forgotten.txt" in str([row.reason for row in workflow.attempts])
-    assert world.repository.head().commit == abandoned
-    discard_uncommitted(world.repository)
-    await world.finish()
-    await assert_accepted(world)
+    assert harness.repository.head().commit == abandoned
+    discard_uncommitted(harness.repository)
+    await harness.finish()
+    await assert_accepted(harness)
 
 
 async def test_a_dirty_target_is_named_with_the_command_that_resets_it(tmp_path: Path) -> None:
-    world = await FaultWorld(tmp_path, PolicySetting.SETTLED).started()
-    world.repository.write("elsewhere/forgotten.txt", b"uncommitted")
+    harness = await AttemptHarness(tmp_path, PolicySetting.SETTLED).started()
+    harness.repository.write("elsewhere/forgotten.txt", b"uncommitted")
 
-    report = await world.report()
+    report = await harness.report()
 
     assert "elsewhere/forgotten.txt" in reason_of(report)
     assert "lakectl branch reset lakefs://repo/main" in reason_of(report)
-    assert any(tag.startswith("perago-settled-") for tag in world.repository.tags())
-    discard_uncommitted(world.repository)
-    await world.finish()
-    await assert_accepted(world)
-    assert world.runs == 1
+    assert any(tag.startswith("perago-settled-") for tag in harness.repository.tags())
+    discard_uncommitted(harness.repository)
+    await harness.finish()
+    await assert_accepted(harness)
+    assert harness.runs == 1

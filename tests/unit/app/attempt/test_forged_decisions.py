@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from tests.unit.app.attempt.fault_world import FaultWorld, assert_accepted, reason_of
+from tests.unit.app.attempt.attempt_harness import AttemptHarness, assert_accepted, reason_of
 
 from perago.app.attempt.complete import delete_staging
 from perago.app.authoring.workspace_spec import WorkspaceSpec
@@ -55,24 +55,24 @@ def _write_one(directory: Path, run: int) -> None:
     (directory / "out.txt").write_text(f"run {run}")
 
 
-async def _decided(root: Path, prefix: str) -> FaultWorld:
-    """A world whose first attempt died right after its decision; the next one waits."""
-    world = FaultWorld(root, PolicySetting.SETTLED, spec=WorkspaceSpec(prefix=prefix))
+async def _decided(root: Path, prefix: str) -> AttemptHarness:
+    """A harness whose first attempt died right after its decision; the next one waits."""
+    harness = AttemptHarness(root, PolicySetting.SETTLED, spec=WorkspaceSpec(prefix=prefix))
     if prefix == "/":
-        world.body = _write_one
-    await world.start()
-    await world.attempt(world.worker([crash(after=CREATE_TAG)]))
-    await world.lose_lease()
-    world.repository.branch("production")
-    return world
+        harness.body = _write_one
+    await harness.start()
+    await harness.attempt(harness.worker([crash(after=CREATE_TAG)]))
+    await harness.lose_lease()
+    harness.repository.branch("production")
+    return harness
 
 
-def _forge(world: FaultWorld, forgery: Forgery) -> None:
+def _forge(harness: AttemptHarness, forgery: Forgery) -> None:
     """Put the decision's tag on another commit that claims to be the same."""
-    repository = world.repository
+    repository = harness.repository
     (tag,) = repository.tags()
-    true: CommitRecord = world.lakefs.repository(repository.id).commit_of(tag).record
-    base = repository.history()[-1].commit if forgery.on_root else world.input
+    true: CommitRecord = harness.lakefs.repository(repository.id).commit_of(tag).record
+    base = repository.history()[-1].commit if forgery.on_root else harness.input
     repository.branch("forgery", base)
     metadata = {**true.metadata, **forgery.metadata}
     made = repository.commit(forgery.files, "forgery", metadata=metadata)
@@ -84,64 +84,64 @@ def _forge(world: FaultWorld, forgery: Forgery) -> None:
 async def test_a_decision_that_no_attempt_of_the_task_staged_is_refused(
     tmp_path: Path, forgery: Forgery
 ) -> None:
-    world = await _decided(tmp_path, forgery.prefix)
-    _forge(world, forgery)
+    harness = await _decided(tmp_path, forgery.prefix)
+    _forge(harness, forgery)
 
-    report = await world.report()
+    report = await harness.report()
 
     assert "PRG-F025" in str(report.update.reason if report.update else report.error)
-    assert world.repository.head().commit == world.input
-    assert "production" in world.repository.branch_names()
+    assert harness.repository.head().commit == harness.input
+    assert "production" in harness.repository.branch_names()
 
 
 async def test_the_command_in_a_refusal_can_be_typed(tmp_path: Path) -> None:
-    world = await FaultWorld(tmp_path, PolicySetting.SETTLED, reference="my task").started()
-    await world.attempt(world.worker([crash(after=CREATE_TAG)]))
-    await world.lose_lease()
-    _forge(world, Forgery("outside", {"elsewhere/x": b"x"}))
-    report = await world.attempt(world.worker())
-    assert f"`perago reset-task {world.workflow} 'my task'`" in str(report and report.error)
+    harness = await AttemptHarness(tmp_path, PolicySetting.SETTLED, reference="my task").started()
+    await harness.attempt(harness.worker([crash(after=CREATE_TAG)]))
+    await harness.lose_lease()
+    _forge(harness, Forgery("outside", {"elsewhere/x": b"x"}))
+    report = await harness.attempt(harness.worker())
+    assert f"`perago reset-task {harness.workflow} 'my task'`" in str(report and report.error)
 
 
 async def test_a_decision_that_is_the_same_work_by_other_hands_is_finished(tmp_path: Path) -> None:
     """Content decides, not who committed it."""
-    world = await _decided(tmp_path, "data")
+    harness = await _decided(tmp_path, "data")
     files = {"data/out.txt": b"new 1", "data/only-1.txt": b"of this run", "data/old.txt": None}
-    _forge(world, Forgery("the same", files))
-    await world.finish()
-    await assert_accepted(world)
-    assert world.runs == 1
+    _forge(harness, Forgery("the same", files))
+    await harness.finish()
+    await assert_accepted(harness)
+    assert harness.runs == 1
 
 
 async def test_the_same_tree_on_another_history_is_refused(tmp_path: Path) -> None:
     """Nothing differs outside the prefix, but a merge has another base than was compared."""
-    world = await _decided(tmp_path, "data")
+    harness = await _decided(tmp_path, "data")
     files = {"elsewhere/other.txt": b"other", "data/kept.txt": b"kept", FENCE_PATH: FENCE_FILE}
-    _forge(world, Forgery("the same tree", files, on_root=True))
+    _forge(harness, Forgery("the same tree", files, on_root=True))
 
-    report = await world.report()
+    report = await harness.report()
 
     assert "is not based on the input commit" in reason_of(report)
-    assert world.repository.head().commit == world.input
+    assert harness.repository.head().commit == harness.input
 
 
 async def test_a_clean_up_deletes_only_branches_with_names_of_ours(tmp_path: Path) -> None:
-    world = FaultWorld(tmp_path, PolicySetting.SETTLED)
+    harness = AttemptHarness(tmp_path, PolicySetting.SETTLED)
     names = [BranchName("production"), BranchName("perago-staging-x")]
     for name in names:
-        world.repository.branch(name)
+        harness.repository.branch(name)
     for name in names:
-        await delete_staging(world.worker().world, world.repository.id, name)
-    assert world.repository.branch_names() == {"main", "production"}
+        await delete_staging(harness.worker().harness, harness.repository.id, name)
+    assert harness.repository.branch_names() == {"main", "production"}
 
 
 async def test_a_reset_leaves_a_branch_that_is_not_private(tmp_path: Path) -> None:
-    world = await _decided(tmp_path, "data")
-    _forge(world, Forgery("foreign", {"data/x": b"x"}, {STAGING_BRANCH: "production"}))
-    world.conductor.terminate(world.workflow, "over")
+    harness = await _decided(tmp_path, "data")
+    _forge(harness, Forgery("foreign", {"data/x": b"x"}, {STAGING_BRANCH: "production"}))
+    harness.conductor.terminate(harness.workflow, "over")
 
-    reset = await world.reset_task()
+    reset = await harness.reset_task()
 
     assert len(reset.decisions) == 1
     assert reset.branches == []
-    assert "production" in world.repository.branch_names()
+    assert "production" in harness.repository.branch_names()

@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.unit.app.attempt.fault_world import TASK, FaultWorld
+from tests.unit.app.attempt.attempt_harness import TASK, AttemptHarness
 
 from perago.app.attempt.complete import Recorded
 from perago.app.authoring.task_definition import TimeoutPolicy
@@ -34,71 +34,71 @@ AWAY = UnavailableError("lakeFS: connection refused")
 DOWNLOAD_FAILS = always(refuse("objects.download", AWAY))
 
 
-async def started(tmp_path: Path, policy: PolicySetting = PolicySetting.SETTLED) -> FaultWorld:
-    return await FaultWorld(tmp_path, policy).started()
+async def started(tmp_path: Path, policy: PolicySetting = PolicySetting.SETTLED) -> AttemptHarness:
+    return await AttemptHarness(tmp_path, policy).started()
 
 
 async def test_the_redelivery_of_a_row_that_was_handed_back_publishes(tmp_path: Path) -> None:
-    world = await started(tmp_path)
-    first = await world.report(DOWNLOAD_FAILS)
+    harness = await started(tmp_path)
+    first = await harness.report(DOWNLOAD_FAILS)
     assert isinstance(first.update, HandBack)
     assert (first.status, first.recorded) == ("HANDED_BACK", Recorded.RECORDED)
-    (row,) = (await world.read()).attempts
+    (row,) = (await harness.read()).attempts
     assert row.snapshot.status is AttemptStatus.SCHEDULED
     assert "handed back (1 of 5): lakeFS: connection refused" in str(row.reason)
 
-    await world.finish()
+    await harness.finish()
 
-    (row,) = (await world.read()).attempts
+    (row,) = (await harness.read()).attempts
     assert (row.snapshot.retry_count, row.snapshot.poll_count) == (0, 2)
     assert (row.snapshot.status, row.reason) == (AttemptStatus.COMPLETED, None)
     assert HANDED_BACK not in row.output_data
-    assert (world.runs, len(world.publications())) == (1, 1)
+    assert (harness.runs, len(harness.publications())) == (1, 1)
 
 
 async def test_a_row_waits_before_it_is_handed_out_again(tmp_path: Path) -> None:
-    world = await started(tmp_path)
-    await world.report(DOWNLOAD_FAILS)
-    assert await world.worker().poll(TASK) is None
-    world.clock.advance(10)
-    assert await world.worker().poll(TASK) is not None
+    harness = await started(tmp_path)
+    await harness.report(DOWNLOAD_FAILS)
+    assert await harness.worker().poll(TASK) is None
+    harness.clock.advance(10)
+    assert await harness.worker().poll(TASK) is not None
 
 
 async def test_five_hand_backs_in_a_row_and_then_it_fails_with_all_reasons(tmp_path: Path) -> None:
-    world = await started(tmp_path)
+    harness = await started(tmp_path)
     ends: list[str] = []
     for number in range(HAND_BACKS_MAX + 1):
         away = UnavailableError(f"outage {number}")
-        report = await world.report(always(refuse("objects.download", away)))
+        report = await harness.report(always(refuse("objects.download", away)))
         ends.append(report.status)
-        world.clock.advance(1000)
+        harness.clock.advance(1000)
     assert ends == ["HANDED_BACK"] * HAND_BACKS_MAX + ["FAILED"]
-    failed, retry = (await world.read()).attempts
+    failed, retry = (await harness.read()).attempts
     assert failed.output_data == {}
     assert all(f"outage {number}" in str(failed.reason) for number in range(6)), failed.reason
     assert "PRG-U002" in str(failed.reason)
     assert (retry.snapshot.retry_count, retry.output_data) == (1, {})
-    await world.finish()
-    assert len(world.publications()) == 1
+    await harness.finish()
+    assert len(harness.publications()) == 1
 
 
 @pytest.mark.parametrize("policy", [PolicySetting.HEAD_PARENT, PolicySetting.LINEAGE], ids=str)
 async def test_the_documents_policies_fail_where_lakefs_is_away(
     tmp_path: Path, policy: PolicySetting
 ) -> None:
-    world = await started(tmp_path, policy)
-    report = await world.report(DOWNLOAD_FAILS)
+    harness = await started(tmp_path, policy)
+    report = await harness.report(DOWNLOAD_FAILS)
     assert report.status == "FAILED"
 
 
 async def test_a_full_disk_before_the_task_function_hands_the_row_back(tmp_path: Path) -> None:
-    world = await started(tmp_path)
+    harness = await started(tmp_path)
     full = LocalDiskError.of("/disk", OSError(28, "No space left on device"))
-    report = await world.report(always(refuse("objects.download", full)))
+    report = await harness.report(always(refuse("objects.download", full)))
     assert report.status == "HANDED_BACK"
     forbidden = LocalDiskError.of("/disk", OSError(13, "Permission denied"))
-    world.clock.advance(100)
-    report = await world.report(always(refuse("objects.download", forbidden)))
+    harness.clock.advance(100)
+    report = await harness.report(always(refuse("objects.download", forbidden)))
     assert report.status == "FAILED"
 
 
@@ -112,30 +112,30 @@ def lost_executor(nth: int = 1) -> Answer:
 async def test_an_executor_that_was_lost_before_the_function_spends_no_retry(
     tmp_path: Path, policy: PolicySetting
 ) -> None:
-    world = await started(tmp_path, policy)
-    report = await world.report(lost_executor())
-    assert (report.status, world.runs) == ("HANDED_BACK", 0)
-    assert world.repository.branch_names() == {"main"}
-    world.clock.advance(10)
-    await world.finish()
-    (row,) = (await world.read()).attempts
-    assert (row.snapshot.retry_count, row.snapshot.poll_count, world.runs) == (0, 2, 1)
+    harness = await started(tmp_path, policy)
+    report = await harness.report(lost_executor())
+    assert (report.status, harness.runs) == ("HANDED_BACK", 0)
+    assert harness.repository.branch_names() == {"main"}
+    harness.clock.advance(10)
+    await harness.finish()
+    (row,) = (await harness.read()).attempts
+    assert (row.snapshot.retry_count, row.snapshot.poll_count, harness.runs) == (0, 2, 1)
 
 
 async def test_executors_that_are_lost_again_and_again_end_the_row(tmp_path: Path) -> None:
-    world = await started(tmp_path)
+    harness = await started(tmp_path)
     ends: list[str] = []
     for _ in range(HAND_BACKS_MAX + 1):
-        ends.append((await world.report(lost_executor())).status)
-        world.clock.advance(1000)
+        ends.append((await harness.report(lost_executor())).status)
+        harness.clock.advance(1000)
     assert ends == ["HANDED_BACK"] * HAND_BACKS_MAX + ["FAILED"]
 
 
 async def test_an_execution_time_out_does_not_count_before_the_function(tmp_path: Path) -> None:
-    world = await started(tmp_path)
-    controls = world.task.controls.model_copy(update={"timeout": TimeoutPolicy(seconds=3600)})
-    world.task = replace(world.task, controls=controls)
-    assert (await world.report(lost_executor())).status == "HANDED_BACK"
+    harness = await started(tmp_path)
+    controls = harness.task.controls.model_copy(update={"timeout": TimeoutPolicy(seconds=3600)})
+    harness.task = replace(harness.task, controls=controls)
+    assert (await harness.report(lost_executor())).status == "HANDED_BACK"
 
 
 async def test_a_lost_executor_of_the_checks_leaves_the_outcome(tmp_path: Path) -> None:
@@ -145,93 +145,93 @@ async def test_a_lost_executor_of_the_checks_leaves_the_outcome(tmp_path: Path) 
         del staged
 
     spec = WorkspaceSpec(prefix="data", checks=[nothing])
-    world = FaultWorld(tmp_path, PolicySetting.SETTLED, spec=spec)
-    world.shared_root = tmp_path / "host"
-    await world.start()
-    assert (await world.report(lost_executor(nth=2))).status == "HANDED_BACK"
-    world.clock.advance(10)
-    await world.finish()
-    (row,) = (await world.read()).attempts
-    assert (row.snapshot.poll_count, world.runs, len(world.publications())) == (2, 1, 1)
+    harness = AttemptHarness(tmp_path, PolicySetting.SETTLED, spec=spec)
+    harness.shared_root = tmp_path / "host"
+    await harness.start()
+    assert (await harness.report(lost_executor(nth=2))).status == "HANDED_BACK"
+    harness.clock.advance(10)
+    await harness.finish()
+    (row,) = (await harness.read()).attempts
+    assert (row.snapshot.poll_count, harness.runs, len(harness.publications())) == (2, 1, 1)
 
 
 async def test_a_service_that_goes_away_after_the_task_function_fails_the_attempt(
     tmp_path: Path,
 ) -> None:
-    world = await started(tmp_path)
-    report = await world.report(always(refuse("objects.upload", AWAY)))
-    assert (report.status, world.runs) == ("FAILED", 1)
+    harness = await started(tmp_path)
+    report = await harness.report(always(refuse("objects.upload", AWAY)))
+    assert (report.status, harness.runs) == ("FAILED", 1)
 
 
 async def test_a_decision_is_resumed_by_the_redelivery_and_the_function_runs_once(
     tmp_path: Path,
 ) -> None:
     """The retry of a dead worker finds the decision and loses lakeFS: its row goes back too."""
-    world = await started(tmp_path)
+    harness = await started(tmp_path)
     decides = crash(after="tags.create")
-    assert await world.attempt(world.worker([decides])) is None
-    await world.lose_lease()
-    report = await world.report(always(refuse("commits.first_parents", AWAY)))
-    assert (report.status, world.runs) == ("HANDED_BACK", 1)
-    world.clock.advance(10)
-    await world.finish()
-    rows = (await world.read()).attempts
+    assert await harness.attempt(harness.worker([decides])) is None
+    await harness.lose_lease()
+    report = await harness.report(always(refuse("commits.first_parents", AWAY)))
+    assert (report.status, harness.runs) == ("HANDED_BACK", 1)
+    harness.clock.advance(10)
+    await harness.finish()
+    rows = (await harness.read()).attempts
     assert [row.snapshot.poll_count for row in rows] == [1, 2]
-    assert (world.runs, len(world.publications())) == (1, 1)
+    assert (harness.runs, len(harness.publications())) == (1, 1)
 
 
 @pytest.mark.parametrize("fault", [lose_answer(HAND_BACK), lose_request(HAND_BACK)], ids=str)
 async def test_a_hand_back_without_an_answer_is_looked_for(tmp_path: Path, fault: Fault) -> None:
-    world = await started(tmp_path)
-    report = await world.report(DOWNLOAD_FAILS, fault)
+    harness = await started(tmp_path)
+    report = await harness.report(DOWNLOAD_FAILS, fault)
     assert report.recorded is Recorded.RECORDED
     expected = 1 if isinstance(fault, LoseAnswer) else 2
-    assert world.workers[0].calls[HAND_BACK] == expected
-    (row,) = (await world.read()).attempts
+    assert harness.workers[0].calls[HAND_BACK] == expected
+    (row,) = (await harness.read()).attempts
     assert row.snapshot.status is AttemptStatus.SCHEDULED
 
 
 async def test_a_row_that_another_worker_has_gets_nothing(tmp_path: Path) -> None:
-    world = await started(tmp_path)
+    harness = await started(tmp_path)
     taken: list[AttemptRecord | None] = []
 
     async def redeliver() -> None:
-        (row,) = (await world.read()).attempts
-        await world.operator.workflows.release_without_result(row)
-        taken.append(await world.worker().poll(TASK))
+        (row,) = (await harness.read()).attempts
+        await harness.operator.workflows.release_without_result(row)
+        taken.append(await harness.worker().poll(TASK))
 
-    report = await world.report(DOWNLOAD_FAILS, meanwhile(redeliver, before="objects.list_page"))
+    report = await harness.report(DOWNLOAD_FAILS, meanwhile(redeliver, before="objects.list_page"))
 
     assert report.recorded is Recorded.SUPERSEDED
     (other,) = taken
     assert other is not None
-    (row,) = (await world.read()).attempts
+    (row,) = (await harness.read()).attempts
     assert row.snapshot == other.snapshot
 
 
-async def test_a_row_that_somebody_else_has_after_a_moment_gets_nothing(tmp_path: Path) -> None:
+async def test_a_row_that_another_worker_has_after_a_moment_gets_nothing(tmp_path: Path) -> None:
     """Younger attempts end without a read. A hand back takes the row from whoever has it."""
-    world = await started(tmp_path)
+    harness = await started(tmp_path)
 
     async def redeliver() -> None:
-        (row,) = (await world.read()).attempts
-        await world.operator.workflows.release_without_result(row)
-        assert await world.worker().poll(TASK) is not None
+        (row,) = (await harness.read()).attempts
+        await harness.operator.workflows.release_without_result(row)
+        assert await harness.worker().poll(TASK) is not None
 
     full = LocalDiskError.of("/disk", OSError(28, "No space left on device"))
     taken = meanwhile(redeliver, before="objects.list_page")
-    report = await world.report(taken, refuse("objects.download", full))
+    report = await harness.report(taken, refuse("objects.download", full))
     assert report.recorded is Recorded.SUPERSEDED
-    (row,) = (await world.read()).attempts
+    (row,) = (await harness.read()).attempts
     assert (row.snapshot.status, row.snapshot.poll_count) == (AttemptStatus.IN_PROGRESS, 2)
 
 
 async def test_a_workflow_that_ended_meanwhile_stays_as_it_is(tmp_path: Path) -> None:
-    world = await started(tmp_path)
-    worker = world.worker([DOWNLOAD_FAILS])
+    harness = await started(tmp_path)
+    worker = harness.worker([DOWNLOAD_FAILS])
     record = await worker.poll(TASK)
     assert record is not None
-    await world.operator.workflows.terminate(world.workflow, "by hand")
-    report = await world.drive(worker.run(record))
+    await harness.operator.workflows.terminate(harness.workflow, "by hand")
+    report = await harness.drive(worker.run(record))
     assert report.recorded is Recorded.SUPERSEDED
-    assert (await world.read()).status is WorkflowStatus.TERMINATED
+    assert (await harness.read()).status is WorkflowStatus.TERMINATED

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 from pydantic import BaseModel
-from tests.attempt_worlds import AttemptWorker
+from tests.attempt_workers import AttemptWorker
 from tests.dead_owners import let_locks_go
-from tests.unit.app.attempt.fault_world import FaultWorld, assert_accepted
+from tests.unit.app.attempt.attempt_harness import AttemptHarness, assert_accepted
 
 from perago.app.attempt.local_workspace import OUTCOME_NOT_KEPT, OUTCOME_REFUSED
 from perago.app.authoring.guardrails import forbid_glob
@@ -28,37 +28,37 @@ class Host:
     """One machine: its workers come one after the other and have one root."""
 
     def __init__(self, tmp_path: Path, policy: PolicySetting = PolicySetting.SETTLED) -> None:
-        self.world = FaultWorld(tmp_path, policy)
-        self.world.shared_root = tmp_path / "host"
+        self.harness = AttemptHarness(tmp_path, policy)
+        self.harness.shared_root = tmp_path / "host"
 
     @property
     def root(self) -> Path:
         """Where its workers keep their directories."""
-        assert self.world.shared_root is not None
-        return self.world.shared_root
+        assert self.harness.shared_root is not None
+        return self.harness.shared_root
 
     def worker(self, *faults: Fault) -> AttemptWorker:
         """The next process on this root."""
-        return self.world.worker(faults)
+        return self.harness.worker(faults)
 
     async def die_after_the_function(self, *, frees_locks: bool = True) -> None:
         """A worker runs the function and dies before anything is staged; Conductor notices."""
-        await self.world.start()
-        assert await self.world.attempt(self.worker(crash(before="compare"))) is None
-        assert self.world.runs == 1
+        await self.harness.start()
+        assert await self.harness.attempt(self.worker(crash(before="compare"))) is None
+        assert self.harness.runs == 1
         await self.lose_the_lease(frees_locks=frees_locks)
 
     async def lose_the_lease(self, *, frees_locks: bool = True) -> None:
         """The response time-out passes, and a retry is scheduled."""
         if frees_locks:
             let_locks_go(self.root)
-        await self.world.lose_lease()
+        await self.harness.lose_lease()
 
     async def next_attempt(self, *faults: Fault) -> AttemptWorker:
         """The retry, on this root, and the workflow's end."""
         worker = self.worker(*faults)
-        await self.world.report_of(worker)
-        await assert_accepted(self.world)
+        await self.harness.report_of(worker)
+        await assert_accepted(self.harness)
         return worker
 
     @property
@@ -75,7 +75,7 @@ class Host:
 
     def downloads(self) -> int:
         """Objects that the last worker downloaded."""
-        return self.world.workers[-1].calls["objects.download"]
+        return self.harness.workers[-1].calls["objects.download"]
 
 
 def refusals(worker: AttemptWorker) -> list[str]:
@@ -95,9 +95,9 @@ async def test_the_next_attempt_on_the_root_runs_nothing_and_downloads_nothing(h
 
     worker = await host.next_attempt()
 
-    assert (host.world.runs, host.downloads()) == (1, 0)
+    assert (host.harness.runs, host.downloads()) == (1, 0)
     listed_at_staging = 1  # what was written is listed, and the input is not
-    assert host.world.workers[-1].calls["objects.list_page"] == listed_at_staging
+    assert host.harness.workers[-1].calls["objects.list_page"] == listed_at_staging
     phases = [phase for phase, _ in worker.progress.events]
     assert Phase.RECOVERED in phases
     assert Phase.FUNCTION_ENDED not in phases
@@ -107,44 +107,44 @@ async def test_the_next_attempt_on_the_root_runs_nothing_and_downloads_nothing(h
 
 async def test_an_outcome_survives_a_second_death(host: Host) -> None:
     await host.die_after_the_function()
-    assert await host.world.attempt(host.worker(crash(before="objects.upload"))) is None
+    assert await host.harness.attempt(host.worker(crash(before="objects.upload"))) is None
     await host.lose_the_lease()
 
     await host.next_attempt()
 
-    assert (host.world.runs, host.downloads()) == (1, 0)
+    assert (host.harness.runs, host.downloads()) == (1, 0)
 
 
 async def test_an_unchanged_workspace_is_recovered_too(tmp_path: Path) -> None:
     host = Host(tmp_path)
-    host.world.changes = False
+    host.harness.changes = False
     await host.die_after_the_function()
     await host.next_attempt()
-    assert (host.world.runs, host.downloads()) == (1, 0)
+    assert (host.harness.runs, host.downloads()) == (1, 0)
 
 
 async def test_guardrails_after_the_function_are_asked_again(tmp_path: Path) -> None:
     host = Host(tmp_path)
     await host.die_after_the_function()
     guarded = WorkspaceSpec(prefix="data", post=[forbid_glob("out.txt")])
-    host.world.task = replace(host.world.task, workspace=guarded)
-    report = await host.world.report_of(host.worker())
+    host.harness.task = replace(host.harness.task, workspace=guarded)
+    report = await host.harness.report_of(host.worker())
     assert isinstance(report.error, GuardrailViolation)
-    assert host.world.runs == 1
+    assert host.harness.runs == 1
 
 
 async def test_another_root_runs_the_function(host: Host, tmp_path: Path) -> None:
     await host.die_after_the_function()
-    host.world.shared_root = tmp_path / "another host"
+    host.harness.shared_root = tmp_path / "another host"
     await host.next_attempt()
-    assert host.world.runs == 2
+    assert host.harness.runs == 2
     assert host.downloads() > 0
 
 
 async def test_a_worker_that_lives_keeps_its_outcome_to_itself(host: Host) -> None:
     await host.die_after_the_function(frees_locks=False)
     await host.next_attempt()
-    assert host.world.runs == 2
+    assert host.harness.runs == 2
     assert host.record.exists()
 
 
@@ -175,7 +175,7 @@ async def test_a_changed_directory_is_refused_and_the_function_runs(
 
     worker = await host.next_attempt()
 
-    assert host.world.runs == 2
+    assert host.harness.runs == 2
     assert host.downloads() > 0
     (why,) = refusals(worker)
     assert "is not what its task function left" in why
@@ -184,14 +184,14 @@ async def test_a_changed_directory_is_refused_and_the_function_runs(
 
 async def test_other_params_are_another_execution(host: Host) -> None:
     await host.die_after_the_function()
-    row = (await host.world.read()).attempts[-1]
-    await host.world.operator.workflows.terminate(host.world.workflow, "other params")
+    row = (await host.harness.read()).attempts[-1]
+    await host.harness.operator.workflows.terminate(host.harness.workflow, "other params")
     other = {**row.input_data, "params": {"text": "other"}}
-    await host.world.operator.workflows.rerun(host.world.workflow, row.snapshot.task_id, other)
-    report = await host.world.report_of(host.worker())
+    await host.harness.operator.workflows.rerun(host.harness.workflow, row.snapshot.task_id, other)
+    report = await host.harness.report_of(host.worker())
     assert report.error is None
-    assert host.world.runs == 2
-    assert host.world.repository.files()["data/out.txt"] == b"other 2"
+    assert host.harness.runs == 2
+    assert host.harness.repository.files()["data/out.txt"] == b"other 2"
 
 
 def _torn(record: bytes) -> bytes:
@@ -215,7 +215,7 @@ def _empty(record: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("damage", [_torn, _of_another_result, _of_another_format, _zeros, _empty])
-async def test_a_damaged_record_is_ignored_and_told(
+async def test_a_damaged_record_is_ignored_and_reported(
     host: Host, damage: Callable[[bytes], bytes]
 ) -> None:
     await host.die_after_the_function()
@@ -226,7 +226,7 @@ async def test_a_damaged_record_is_ignored_and_told(
 
     worker = await host.next_attempt()
 
-    assert host.world.runs == 2
+    assert host.harness.runs == 2
     (why,) = refusals(worker)
     assert "cannot be read" in why
 
@@ -241,7 +241,7 @@ async def test_a_record_of_another_execution_is_refused(host: Host) -> None:
 
     worker = await host.next_attempt()
 
-    assert host.world.runs == 2
+    assert host.harness.runs == 2
     assert len(refusals(worker)) == 1
 
 
@@ -251,12 +251,12 @@ async def test_a_result_that_the_code_of_today_would_not_return_is_refused(host:
     class Renamed(BaseModel):
         number: int
 
-    host.world.task = replace(host.world.task, output_model=Renamed)
+    host.harness.task = replace(host.harness.task, output_model=Renamed)
     worker = host.worker()
-    await host.world.report_of(worker)
+    await host.harness.report_of(worker)
 
     assert len(refusals(worker)) == 1
-    assert host.world.runs == 2
+    assert host.harness.runs == 2
 
 
 @pytest.mark.parametrize("policy", [PolicySetting.HEAD_PARENT, PolicySetting.LINEAGE])
@@ -265,16 +265,16 @@ async def test_other_policies_keep_nothing(tmp_path: Path, policy: PolicySetting
     await host.die_after_the_function()
     assert list(host.root.glob(".perago-attempts/*.outcome")) == []
     await host.next_attempt()
-    assert host.world.runs == 2
+    assert host.harness.runs == 2
 
 
 async def test_a_disk_that_refuses_the_record_costs_no_attempt(host: Host) -> None:
-    await host.world.start()
+    await host.harness.start()
     moment = Moment("directories.keep_outcome", Side.BEFORE)
     worker = await host.next_attempt(Refuse(moment, LocalDiskError("no space left")))
     warned = [facts for phase, facts in worker.progress.events if phase is Phase.WARNED]
     assert [facts["warning"] for facts in warned] == [OUTCOME_NOT_KEPT]
-    assert host.world.runs == 1
+    assert host.harness.runs == 1
 
 
 async def test_the_record_says_what_it_is_of(host: Host) -> None:
@@ -282,7 +282,7 @@ async def test_the_record_says_what_it_is_of(host: Host) -> None:
     kept = read_kept_outcome(host.record.read_text().partition("\n")[2])
     assert kept is not None
     assert kept.result == {"run": 1, "text": ""}
-    assert kept.ran_for.input_commit == host.world.input
+    assert kept.ran_for.input_commit == host.harness.input
     assert (kept.ran_for.prefix, kept.ran_for.task_name) == ("data", "edit")
     assert json.loads(kept.as_text())["format"] == 1
 
@@ -290,12 +290,12 @@ async def test_the_record_says_what_it_is_of(host: Host) -> None:
 async def test_gc_keeps_an_outcome_until_its_task_is_over(host: Host) -> None:
     await host.die_after_the_function()
     directory = host.directory
-    collector = host.worker().world
+    collector = host.worker().harness
     times = RetentionTimes()
 
     kept = await sweep_directories(collector.directories, times, collector.queue)
     assert (kept.removed, kept.failed, directory.exists()) == ([], [], True)
-    await host.world.operator.workflows.terminate(host.world.workflow, "enough")
+    await host.harness.operator.workflows.terminate(host.harness.workflow, "enough")
     swept = await sweep_directories(collector.directories, times, collector.queue)
     assert swept.removed == [directory]
     assert list(host.root.glob(".perago-attempts/*")) == []
@@ -304,16 +304,16 @@ async def test_gc_keeps_an_outcome_until_its_task_is_over(host: Host) -> None:
 async def test_gc_removes_an_outcome_that_is_too_old(host: Host) -> None:
     await host.die_after_the_function()
     directory = host.directory
-    collector = host.worker().world
+    collector = host.worker().harness
     times = RetentionTimes()
-    host.world.clock.advance(times.attempt_directory.total_seconds())
+    host.harness.clock.advance(times.attempt_directory.total_seconds())
     swept = await sweep_directories(collector.directories, times, collector.queue)
     assert swept.removed == [directory]
 
 
 async def test_gc_keeps_an_outcome_by_its_age_where_conductor_does_not_answer(host: Host) -> None:
     await host.die_after_the_function()
-    collector = host.worker().world
-    host.world.workers[-1].plan(lose_request("queue.read_workflow"))
+    collector = host.worker().harness
+    host.harness.workers[-1].plan(lose_request("queue.read_workflow"))
     kept = await sweep_directories(collector.directories, RetentionTimes(), collector.queue)
     assert (kept.removed, kept.failed) == ([], [])

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.unit.app.attempt.fault_world import Outage
+from tests.unit.app.attempt.attempt_harness import Outage
 from tests.unit.app.attempt.test_kept_outcomes import Host
 from tests.unit.app.attempt.test_outages_meet_other_parts import DrainInTheWait
 
@@ -35,19 +35,19 @@ def host(tmp_path: Path) -> Host:
 
 async def drain_in(host: Host, call: str, *faults: Fault) -> AttemptReport:
     """The first attempt is drained while it waits for lakeFS, which is away from this call on."""
-    await host.world.start()
-    outage = Outage(host.world.clock, Moment(call, Side.BEFORE), seconds=1e6)
-    worker = host.world.worker(faults, gate=outage)
+    await host.harness.start()
+    outage = Outage(host.harness.clock, Moment(call, Side.BEFORE), seconds=1e6)
+    worker = host.harness.worker(faults, gate=outage)
     order = DrainInTheWait(outage)
-    drained = replace(worker, world=replace(worker.world, stop_order=order))
-    return await host.world.report_of(drained)
+    drained = replace(worker, harness=replace(worker.harness, stop_order=order))
+    return await host.harness.report_of(drained)
 
 
 async def end_after_the_function(host: Host, *faults: Fault) -> AttemptReport:
     """The first attempt runs the function and ends with these faults."""
-    await host.world.start()
-    report = await host.world.report_of(host.worker(*faults))
-    assert host.world.runs == 1
+    await host.harness.start()
+    report = await host.harness.report_of(host.worker(*faults))
+    assert host.harness.runs == 1
     return report
 
 
@@ -57,12 +57,12 @@ def directories(host: Host) -> list[Path]:
 
 async def test_a_drain_after_the_function_leaves_its_outcome_to_the_next_worker(host: Host) -> None:
     report = await drain_in(host, "objects.upload")
-    assert (report.status, host.world.runs) == (HANDED_BACK, 1)
+    assert (report.status, host.harness.runs) == (HANDED_BACK, 1)
 
     await host.next_attempt()
 
-    (row,) = (await host.world.read()).attempts
-    assert (host.world.runs, host.downloads(), row.snapshot.poll_count) == (1, 0, 2)
+    (row,) = (await host.harness.read()).attempts
+    assert (host.harness.runs, host.downloads(), row.snapshot.poll_count) == (1, 0, 2)
     assert directories(host) == []
     assert list(host.root.glob(".perago-attempts/*")) == []
 
@@ -82,37 +82,37 @@ async def test_the_outcome_is_left_before_the_row_is(host: Host) -> None:
 async def test_patience_that_is_over_leaves_the_outcome_to_the_retry(host: Host) -> None:
     report = await end_after_the_function(host, UPLOADS_FAIL)
     assert "could no longer be this attempt's" in str(report.error)
-    await host.world.lose_lease()
+    await host.harness.lose_lease()
     await host.next_attempt()
-    assert (host.world.runs, host.downloads()) == (1, 0)
+    assert (host.harness.runs, host.downloads()) == (1, 0)
 
 
 async def test_the_process_that_left_an_outcome_may_go_on_with_it_itself(host: Host) -> None:
-    host.world.patience_seconds = 5.0
-    await host.world.start()
+    host.harness.patience_seconds = 5.0
+    await host.harness.start()
     worker = host.worker(UPLOADS_FAIL)
-    first = await host.world.report_of(worker)
+    first = await host.harness.report_of(worker)
     assert first.status == AttemptStatus.FAILED
-    host.world.planned.clear()  # lakeFS is back
+    host.harness.planned.clear()  # lakeFS is back
     downloads = host.downloads()
-    second = await host.world.report_of(worker)
+    second = await host.harness.report_of(worker)
     assert second.error is None
-    assert (host.world.runs, host.downloads()) == (1, downloads)
+    assert (host.harness.runs, host.downloads()) == (1, downloads)
 
 
 async def test_an_attempt_that_is_lost_after_the_function_leaves_its_outcome(host: Host) -> None:
-    await host.world.start()
-    worker = host.worker(meanwhile(host.world.lose_lease, before="pipeline.plan"))
-    report = await host.world.report_of(worker)
+    await host.harness.start()
+    worker = host.worker(meanwhile(host.harness.lose_lease, before="pipeline.plan"))
+    report = await host.harness.report_of(worker)
     assert isinstance(report.error, StaleAttemptError)
     (directory,) = directories(host)
     cleaned = [facts for phase, facts in worker.progress.events if phase is Phase.CLEANED]
     assert cleaned == [{"staging_kept": False, "outcome_left": str(directory)}]
-    source = WorkspaceSource(host.world.repository.id, host.world.input, "data")
+    source = WorkspaceSource(host.harness.repository.id, host.harness.input, "data")
     with pytest.raises(WorkspaceLostError, match="nothing is known"):
-        await worker.world.lakefs.pipeline.plan(Materialised(source, directory, TransferCounts()))
+        await worker.harness.lakefs.pipeline.plan(Materialised(source, directory, TransferCounts()))
     await host.next_attempt()
-    assert (host.world.runs, host.downloads()) == (1, 0)
+    assert (host.harness.runs, host.downloads()) == (1, 0)
 
 
 async def test_what_was_left_and_changed_since_is_refused(host: Host) -> None:
@@ -120,22 +120,22 @@ async def test_what_was_left_and_changed_since_is_refused(host: Host) -> None:
     (directory,) = directories(host)
     (directory / "out.txt").write_text("a left-over process")
     await host.next_attempt()
-    assert host.world.runs == 2
+    assert host.harness.runs == 2
 
 
 async def test_gc_keeps_what_a_drain_left_until_its_task_is_over(host: Host) -> None:
     await drain_in(host, "objects.upload")
-    collector, times = host.worker().world, RetentionTimes()
+    collector, times = host.worker().harness, RetentionTimes()
     kept = await sweep_directories(collector.directories, times, collector.queue)
     assert (kept.removed, kept.failed, len(directories(host))) == ([], [], 1)
-    await host.world.operator.workflows.terminate(host.world.workflow, "enough")
+    await host.harness.operator.workflows.terminate(host.harness.workflow, "enough")
     await sweep_directories(collector.directories, times, collector.queue)
     assert directories(host) == []
 
 
 async def test_a_failure_of_the_task_itself_leaves_nothing(host: Host) -> None:
     guarded = WorkspaceSpec(prefix="data", post=[forbid_glob("out.txt")])
-    host.world.task = replace(host.world.task, workspace=guarded)
+    host.harness.task = replace(host.harness.task, workspace=guarded)
     report = await end_after_the_function(host)
     assert isinstance(report.error, GuardrailViolation)
     assert directories(host) == []
@@ -149,10 +149,10 @@ async def test_a_full_disk_keeps_no_directory(host: Host) -> None:
 
 async def test_after_the_decision_no_directory_has_to_stay(host: Host) -> None:
     report = await drain_in(host, "merge")
-    assert (report.status, host.world.runs) == (HANDED_BACK, 1)
+    assert (report.status, host.harness.runs) == (HANDED_BACK, 1)
     assert directories(host) == []
     await host.next_attempt()
-    assert host.world.runs == 1
+    assert host.harness.runs == 1
 
 
 @pytest.mark.parametrize("policy", [PolicySetting.HEAD_PARENT, PolicySetting.LINEAGE])

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.unit.app.attempt.fault_world import FaultWorld, assert_accepted
+from tests.unit.app.attempt.attempt_harness import AttemptHarness, assert_accepted
 
 from perago import WorkspaceSpec
 from perago.domain.attempt import AttemptStatus
@@ -33,10 +33,12 @@ def _edit(workspace: Path, run: int) -> None:
     (workspace / "old.txt").rename(workspace / "moved.txt")
 
 
-def _world(root: Path, *, moved: bool = False) -> FaultWorld:
+def _harness(root: Path, *, moved: bool = False) -> AttemptHarness:
     """A task that meets every kind of call; with `moved` it publishes onto a head that moved."""
     spec = WorkspaceSpec(prefix="data", isolation="prefix" if moved else "branch")
-    return FaultWorld(root, PolicySetting.SETTLED, spec=spec, body=_edit, result_text=LARGE_RESULT)
+    return AttemptHarness(
+        root, PolicySetting.SETTLED, spec=spec, body=_edit, result_text=LARGE_RESULT
+    )
 
 
 CALLS: dict[str, Callable[[], Fault]] = {
@@ -57,11 +59,11 @@ CALLS_ON_A_MOVED_HEAD: dict[str, Callable[[], Fault]] = {
 }
 
 
-async def _assert_one_run(world: FaultWorld) -> None:
-    (row,) = (await world.read()).attempts
+async def _assert_one_run(harness: AttemptHarness) -> None:
+    (row,) = (await harness.read()).attempts
     assert row.snapshot.status is AttemptStatus.COMPLETED, row.reason
-    assert (world.runs, len(world.publications())) == (1, 1)
-    files = {path: text for path, text in world.repository.files().items() if "data/" in path}
+    assert (harness.runs, len(harness.publications())) == (1, 1)
+    files = {path: text for path, text in harness.repository.files().items() if "data/" in path}
     expected = {"data/kept.txt": b"kept", "data/moved.txt": b"old", "data/out.txt": b"run 1"}
     assert files == expected
     result = row.output_data["result"]
@@ -72,27 +74,27 @@ async def _assert_one_run(world: FaultWorld) -> None:
 async def test_a_lost_answer_of_a_call_on_the_private_branch_costs_nothing(
     tmp_path: Path, call: str
 ) -> None:
-    world = await _world(tmp_path).started()
-    await world.report(CALLS[call]())
-    await _assert_one_run(world)
+    harness = await _harness(tmp_path).started()
+    await harness.report(CALLS[call]())
+    await _assert_one_run(harness)
 
 
 @pytest.mark.parametrize("call", CALLS_ON_A_MOVED_HEAD)
 async def test_a_lost_answer_of_a_call_on_a_scratch_branch_costs_nothing(
     tmp_path: Path, call: str
 ) -> None:
-    world = await _world(tmp_path, moved=True).started()
-    move = meanwhile(world.human, before="decide")
-    await world.report(move, CALLS_ON_A_MOVED_HEAD[call]())
-    await _assert_one_run(world)
+    harness = await _harness(tmp_path, moved=True).started()
+    move = meanwhile(harness.human, before="decide")
+    await harness.report(move, CALLS_ON_A_MOVED_HEAD[call]())
+    await _assert_one_run(harness)
 
 
 async def test_all_of_them_lost_in_one_attempt_cost_nothing(tmp_path: Path) -> None:
-    world = await _world(tmp_path, moved=True).started()
-    move = meanwhile(world.human, before="decide")
+    harness = await _harness(tmp_path, moved=True).started()
+    move = meanwhile(harness.human, before="decide")
     faults = [make() for make in (*CALLS.values(), *CALLS_ON_A_MOVED_HEAD.values())]
-    await world.report(move, *faults)
-    await _assert_one_run(world)
+    await harness.report(move, *faults)
+    await _assert_one_run(harness)
 
 
 @pytest.mark.scale
@@ -104,18 +106,18 @@ async def test_a_lost_answer_of_any_call_of_a_retry_costs_nothing(
 ) -> None:
     """Its predecessor published and died, so it replaces, appends or resumes."""
 
-    async def second(name: str) -> FaultWorld:
-        world = await FaultWorld(tmp_path / name, policy, fenced).started()
-        assert await world.attempt(world.worker([crash(after="publish")])) is None
-        await world.lose_lease()
-        return world
+    async def second(name: str) -> AttemptHarness:
+        harness = await AttemptHarness(tmp_path / name, policy, fenced).started()
+        assert await harness.attempt(harness.worker([crash(after="publish")])) is None
+        await harness.lose_lease()
+        return harness
 
     healthy = await second("healthy")
     assert (await healthy.report()).error is None
     for nth in range(2, healthy.requests(1).total() + 1):
-        world = await second(str(nth))
-        await world.report(lose_answer(ANY_CALL, nth=nth))
-        rows = [(row.snapshot.status, row.reason) for row in (await world.read()).attempts]
-        asked = (nth, world.requests(1), rows)
-        assert (len(rows), world.runs) == (2, healthy.runs), asked
-        await assert_accepted(world, publications_max=2)
+        harness = await second(str(nth))
+        await harness.report(lose_answer(ANY_CALL, nth=nth))
+        rows = [(row.snapshot.status, row.reason) for row in (await harness.read()).attempts]
+        asked = (nth, harness.requests(1), rows)
+        assert (len(rows), harness.runs) == (2, healthy.runs), asked
+        await assert_accepted(harness, publications_max=2)

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TypeVar, final
 
 import pytest
-from tests.unit.app.attempt.fault_world import (
+from tests.unit.app.attempt.attempt_harness import (
     CONDUCTOR,
-    FaultWorld,
+    AttemptHarness,
     Outage,
     assert_accepted,
     at_each_request,
@@ -47,24 +47,24 @@ def _checkpoint_and_fail_once(workspace: Path, run: int) -> None:
 async def test_an_outage_at_any_call_of_an_attempt_with_a_checkpoint_spends_nothing(
     tmp_path: Path, side: Side
 ) -> None:
-    def world_in(name: str) -> FaultWorld:
+    def harness_in(name: str) -> AttemptHarness:
         body = _checkpoint_and_fail_once
-        return FaultWorld(tmp_path / name, PolicySetting.SETTLED, body=body)
+        return AttemptHarness(tmp_path / name, PolicySetting.SETTLED, body=body)
 
-    healthy = world_in("healthy")
+    healthy = harness_in("healthy")
     await healthy.start()
     await healthy.attempt(healthy.worker())
     await healthy.attempt(healthy.worker())
     await assert_accepted(healthy)
     for nth in range(2, healthy.requests(1).total() + 1):
-        world = world_in(str(nth))
-        await world.start()
-        await world.attempt(world.worker())
-        outage = Outage(world.clock, Moment(ANY_CALL, side, nth=nth))
-        await world.attempt(world.worker(gate=outage))
-        rows = [(row.snapshot.status, row.reason) for row in (await world.read()).attempts]
-        assert (len(rows), world.runs) == (2, 2), (nth, outage.calls[nth - 1], rows)
-        await assert_accepted(world)
+        harness = harness_in(str(nth))
+        await harness.start()
+        await harness.attempt(harness.worker())
+        outage = Outage(harness.clock, Moment(ANY_CALL, side, nth=nth))
+        await harness.attempt(harness.worker(gate=outage))
+        rows = [(row.snapshot.status, row.reason) for row in (await harness.read()).attempts]
+        assert (len(rows), harness.runs) == (2, 2), (nth, outage.calls[nth - 1], rows)
+        await assert_accepted(harness)
 
 
 @final
@@ -87,17 +87,17 @@ class DrainInTheWait(StopOrder):
 @pytest.mark.parametrize("side", Side)
 async def test_a_drain_in_any_wait_hands_the_row_back(tmp_path: Path, side: Side) -> None:
     """Also where nobody can tell whether the decision or the merge was made."""
-    async for nth, world in at_each_request(tmp_path, PolicySetting.SETTLED, first=2):
-        outage = Outage(world.clock, Moment(ANY_CALL, side, nth=nth), seconds=1e6)
-        worker = world.worker(gate=outage)
+    async for nth, harness in at_each_request(tmp_path, PolicySetting.SETTLED, first=2):
+        outage = Outage(harness.clock, Moment(ANY_CALL, side, nth=nth), seconds=1e6)
+        worker = harness.worker(gate=outage)
         order = DrainInTheWait(outage)
-        drained = replace(worker, world=replace(worker.world, stop_order=order))
-        report = await world.report_of(drained)
+        drained = replace(worker, harness=replace(worker.harness, stop_order=order))
+        report = await harness.report_of(drained)
         if outage.service == CONDUCTOR:
             continue  # which cannot be told of any end
         why = (nth, outage.calls[-1], report.error)
         assert report.status in {HANDED_BACK, AttemptStatus.COMPLETED}, why
-        await world.attempt(world.worker())
-        rows = [(row.snapshot.status, row.reason) for row in (await world.read()).attempts]
+        await harness.attempt(harness.worker())
+        rows = [(row.snapshot.status, row.reason) for row in (await harness.read()).attempts]
         assert len(rows) == 1, (why, rows)
-        await assert_accepted(world)
+        await assert_accepted(harness)

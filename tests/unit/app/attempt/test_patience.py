@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any, TypeVar, cast, final
 
 import pytest
-from tests.attempt_worlds import AttemptWorker
-from tests.unit.app.attempt.fault_world import (
+from tests.attempt_workers import AttemptWorker
+from tests.unit.app.attempt.attempt_harness import (
     OUTAGE_SECONDS,
-    FaultWorld,
+    AttemptHarness,
     Outage,
     assert_accepted,
     at_each_request,
@@ -70,12 +70,12 @@ STRIKES: Mapping[str, Callable[[int], Fault]] = {
 }
 
 
-async def _assert_nothing_was_spent(world: FaultWorld, why: object) -> None:
-    workflow = await world.read()
+async def _assert_nothing_was_spent(harness: AttemptHarness, why: object) -> None:
+    workflow = await harness.read()
     rows = [(row.snapshot.status, row.reason) for row in workflow.attempts]
     assert len(rows) == 1, (why, rows)
-    assert world.runs == 1, why
-    await assert_accepted(world)
+    assert harness.runs == 1, why
+    await assert_accepted(harness)
 
 
 @pytest.mark.scale
@@ -88,9 +88,9 @@ async def test_a_failure_of_any_one_call_spends_nothing(
     strike: str,
     changes: bool,  # noqa: FBT001 - a row of the table
 ) -> None:
-    async for nth, world in at_each_request(tmp_path, policy, first=2, changes=changes):
-        await world.attempt(world.worker([STRIKES[strike](nth)]))
-        await _assert_nothing_was_spent(world, (nth, world.requests()))
+    async for nth, harness in at_each_request(tmp_path, policy, first=2, changes=changes):
+        await harness.attempt(harness.worker([STRIKES[strike](nth)]))
+        await _assert_nothing_was_spent(harness, (nth, harness.requests()))
 
 
 @pytest.mark.scale
@@ -99,22 +99,22 @@ async def test_a_failure_of_any_one_call_spends_nothing(
 async def test_an_outage_that_begins_at_any_call_spends_nothing(
     tmp_path: Path, policy: PolicySetting, side: Side
 ) -> None:
-    async for nth, world in at_each_request(tmp_path, policy, first=2):
-        outage = Outage(world.clock, Moment(ANY_CALL, side, nth=nth))
-        await world.attempt(world.worker(gate=outage))
-        await _assert_nothing_was_spent(world, (nth, outage.service, outage.calls))
+    async for nth, harness in at_each_request(tmp_path, policy, first=2):
+        outage = Outage(harness.clock, Moment(ANY_CALL, side, nth=nth))
+        await harness.attempt(harness.worker(gate=outage))
+        await _assert_nothing_was_spent(harness, (nth, outage.service, outage.calls))
 
 
-async def _struck(world: FaultWorld, outage: Outage) -> tuple[AttemptWorker, AttemptReport]:
-    await world.start()
-    worker = world.worker(gate=outage)
-    return worker, await world.report_of(worker)
+async def _struck(harness: AttemptHarness, outage: Outage) -> tuple[AttemptWorker, AttemptReport]:
+    await harness.start()
+    worker = harness.worker(gate=outage)
+    return worker, await harness.report_of(worker)
 
 
-async def test_the_wait_is_told_when_it_lasts_and_when_it_is_over(tmp_path: Path) -> None:
-    world = FaultWorld(tmp_path, PolicySetting.SETTLED)
-    outage = Outage(world.clock, Moment("tags.read", Side.BEFORE))
-    worker, report = await _struck(world, outage)
+async def test_the_wait_is_reported_when_it_lasts_and_when_it_is_over(tmp_path: Path) -> None:
+    harness = AttemptHarness(tmp_path, PolicySetting.SETTLED)
+    outage = Outage(harness.clock, Moment("tags.read", Side.BEFORE))
+    worker, report = await _struck(harness, outage)
     assert report.error is None
     (waiting,) = [facts for phase, facts in worker.progress.events if phase is Phase.WAITING]
     (waited,) = [facts for phase, facts in worker.progress.events if phase is Phase.WAITED]
@@ -129,85 +129,85 @@ async def test_the_wait_is_told_when_it_lasts_and_when_it_is_over(tmp_path: Path
 async def test_the_wait_ends_when_the_row_can_no_longer_be_its_own(
     tmp_path: Path, response_seconds: int
 ) -> None:
-    world = FaultWorld(tmp_path, PolicySetting.SETTLED, response_seconds=response_seconds)
-    before = world.clock.monotonic()
-    outage = Outage(world.clock, Moment("stage", Side.BEFORE), seconds=1e6)
-    _, report = await _struck(world, outage)
+    harness = AttemptHarness(tmp_path, PolicySetting.SETTLED, response_seconds=response_seconds)
+    before = harness.clock.monotonic()
+    outage = Outage(harness.clock, Moment("stage", Side.BEFORE), seconds=1e6)
+    _, report = await _struck(harness, outage)
     assert isinstance(report.error, UnavailableError)
     assert "until the row could no longer be this attempt's" in str(report.error)
-    took = world.clock.monotonic() - before
+    took = harness.clock.monotonic() - before
     assert response_seconds <= took <= response_seconds + 5
 
 
 async def test_the_wait_is_no_longer_than_the_setting(tmp_path: Path) -> None:
-    world = FaultWorld(tmp_path, PolicySetting.SETTLED, patience_seconds=30)
-    before = world.clock.monotonic()
-    outage = Outage(world.clock, Moment("branch", Side.BEFORE), seconds=1e6)
-    _, report = await _struck(world, outage)
+    harness = AttemptHarness(tmp_path, PolicySetting.SETTLED, patience_seconds=30)
+    before = harness.clock.monotonic()
+    outage = Outage(harness.clock, Moment("branch", Side.BEFORE), seconds=1e6)
+    _, report = await _struck(harness, outage)
     assert "until PERAGO_PATIENCE was over" in str(report.error)
-    assert 30 <= world.clock.monotonic() - before <= 35
+    assert 30 <= harness.clock.monotonic() - before <= 35
     assert report.status == AttemptStatus.FAILED
     assert "PRG-L008" in reason_of(report)
 
 
 async def test_without_patience_the_first_failure_is_the_last(tmp_path: Path) -> None:
-    world = await FaultWorld(tmp_path, PolicySetting.SETTLED, patience_seconds=0).started()
-    report = await world.report(lose_answer("branch"))
+    harness = await AttemptHarness(tmp_path, PolicySetting.SETTLED, patience_seconds=0).started()
+    report = await harness.report(lose_answer("branch"))
     assert isinstance(report.error, OutcomeUnknownError)
 
 
 async def test_an_upload_that_is_repeated_moves_only_what_is_not_there(tmp_path: Path) -> None:
-    world = await FaultWorld(tmp_path, PolicySetting.SETTLED).started()
-    worker = world.worker([lose_answer("objects.upload")])
-    report = await world.report_of(worker)
+    harness = await AttemptHarness(tmp_path, PolicySetting.SETTLED).started()
+    worker = harness.worker([lose_answer("objects.upload")])
+    report = await harness.report_of(worker)
     assert report.error is None
     # Two files: one arrived without an answer, so the repetition sends at most the other one.
-    assert world.workers[0].calls["objects.upload"] == 2
-    await assert_accepted(world)
+    assert harness.workers[0].calls["objects.upload"] == 2
+    await assert_accepted(harness)
 
 
 async def test_a_head_that_was_read_before_a_wait_is_read_again(tmp_path: Path) -> None:
     """Else a relocation would drop what came while Conductor was away."""
-    world = await FaultWorld(tmp_path, PolicySetting.HEAD_PARENT, fenced=False).started()
+    harness = await AttemptHarness(tmp_path, PolicySetting.HEAD_PARENT, fenced=False).started()
     away = [lose_request("fence", nth=nth) for nth in (2, 3, 4)]
-    come = meanwhile(world.human, before="fence", nth=2)
-    world.human("data/abandoned.txt")
-    await world.report(come, *away, always(crash(before="branches.relocate")))
-    assert "elsewhere/human.txt" in world.repository.files()
+    come = meanwhile(harness.human, before="fence", nth=2)
+    harness.human("data/abandoned.txt")
+    await harness.report(come, *away, always(crash(before="branches.relocate")))
+    assert "elsewhere/human.txt" in harness.repository.files()
 
 
 async def test_a_no_op_is_not_accepted_on_a_head_that_was_read_before_a_wait(
     tmp_path: Path,
 ) -> None:
     """Else the output would be the input, and what came meanwhile was published before that."""
-    world = FaultWorld(tmp_path, PolicySetting.LINEAGE, body=lambda _, __: None)
-    await world.start()
+    harness = AttemptHarness(tmp_path, PolicySetting.LINEAGE, body=lambda _, __: None)
+    await harness.start()
     away = [lose_request("fence", nth=nth) for nth in (1, 2, 3)]
-    come = meanwhile(world.human, before="fence")
-    report = await world.report(come, *away)
+    come = meanwhile(harness.human, before="fence")
+    report = await harness.report(come, *away)
     assert isinstance(report.error, PublishFenceError)
     assert "cannot complete no-op" in reason_of(report)
 
 
 async def test_a_refusal_is_never_waited_for(tmp_path: Path) -> None:
-    world = await FaultWorld(tmp_path, PolicySetting.SETTLED).started()
-    before = world.clock.monotonic()
+    harness = await AttemptHarness(tmp_path, PolicySetting.SETTLED).started()
+    before = harness.clock.monotonic()
     refused = refuse("branch", AccessDeniedError("no"))
-    report = await world.report(refused)
+    report = await harness.report(refused)
     assert isinstance(report.error, AccessDeniedError)
-    assert world.clock.monotonic() == before
+    assert harness.clock.monotonic() == before
 
 
 async def test_a_comparison_that_spark_could_not_make_is_made_again(tmp_path: Path) -> None:
     """Its jobs ask no lakeFS, but their cluster may be away when the task function has ended."""
-    world = FaultWorld(tmp_path, PolicySetting.SETTLED)
-    await world.start()
-    worker = world.worker()
-    pipeline = Unavailable(worker.world.lakefs.pipeline, "plan", times=3)
-    lakefs = replace(worker.world.lakefs, pipeline=cast("WorkspacePipeline", pipeline))
-    await world.attempt(replace(worker, world=replace(worker.world, lakefs=lakefs)))
+    harness = AttemptHarness(tmp_path, PolicySetting.SETTLED)
+    await harness.start()
+    worker = harness.worker()
+    pipeline = Unavailable(worker.harness.lakefs.pipeline, "plan", times=3)
+    lakefs = replace(worker.harness.lakefs, pipeline=cast("WorkspacePipeline", pipeline))
+    await harness.attempt(replace(worker, harness=replace(worker.harness, lakefs=lakefs)))
     assert pipeline.left == 0
-    await _assert_nothing_was_spent(world, "the comparison")
+    await _assert_nothing_was_spent(harness, "the comparison")
 
 
 @final

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
-from tests.unit.app.attempt.fault_world import FaultWorld
+from tests.unit.app.attempt.attempt_harness import AttemptHarness
 
 from perago.domain.policy import PolicySetting
 from perago.domain.publication import EFFECT_LABELS, Effect
@@ -55,16 +55,16 @@ def _change_one(workspace: Path, run: int) -> None:
 async def _counted(root: Path, column: str) -> tuple[Counter[str], Counter[str]]:
     """The calls of a process's first attempt, and of its second on the same repository."""
     policy, fenced = COLUMNS[column]
-    world = FaultWorld(root, policy, fenced, body=_change_one)
-    worker = world.worker()
+    harness = AttemptHarness(root, policy, fenced, body=_change_one)
+    worker = harness.worker()
     spent: list[Counter[str]] = []
     for _ in range(2):
-        await world.start()
-        before = world.requests()
-        report = await world.report_of(worker)
+        await harness.start()
+        before = harness.requests()
+        report = await harness.report_of(worker)
         assert report.error is None
-        spent.append(world.requests() - before)
-        world.input = world.repository.head().commit
+        spent.append(harness.requests() - before)
+        harness.input = harness.repository.head().commit
     return spent[0], spent[1]
 
 
@@ -81,29 +81,29 @@ async def test_an_attempt_of_a_second_asks_once_more_before_its_end(
     tmp_path: Path, column: str
 ) -> None:
     policy, fenced = COLUMNS[column]
-    world = FaultWorld(tmp_path, policy, fenced)
+    harness = AttemptHarness(tmp_path, policy, fenced)
     counts: list[Counter[str]] = []
-    worker = world.worker()
+    worker = harness.worker()
 
     def change_slowly(directory: Path, run: int) -> None:
         _change_one(directory, run)
-        world.clock.advance(1)
+        harness.clock.advance(1)
 
     for body in (_change_one, _change_one, change_slowly):
-        world.body = body
-        await world.start()
-        before = world.requests()
-        await world.attempt(worker)
-        counts.append(world.requests() - before)
-        world.input = world.repository.head().commit
+        harness.body = body
+        await harness.start()
+        before = harness.requests()
+        await harness.attempt(worker)
+        counts.append(harness.requests() - before)
+        harness.input = harness.repository.head().commit
     assert counts[2] - counts[1] == Counter({"queue.read_workflow": 1})
     assert counts[1] - counts[2] == Counter()
 
 
-async def _effect(world: FaultWorld) -> str:
+async def _effect(harness: AttemptHarness) -> str:
     """The effect that the metric of publications has as its label."""
-    worker = world.worker()
-    await world.attempt(worker)
+    worker = harness.worker()
+    await harness.attempt(worker)
     (facts,) = (facts for phase, facts in worker.progress.events if phase is Phase.PUBLISHED)
     return str(facts["effect"])
 
@@ -117,14 +117,14 @@ async def test_the_effects_that_are_counted_have_their_documented_names(tmp_path
     assert len(rows) == len(labels)
     glossary = (ROOT / "docs/glossary.md").read_text(encoding="utf-8")
     assert {word for _, word in rows} <= set(re.findall(r"^\| (\w+) \|", glossary, re.MULTILINE))
-    kept = FaultWorld(tmp_path / "kept", PolicySetting.SETTLED, changes=False)
-    merged = FaultWorld(tmp_path / "merged", PolicySetting.SETTLED)
-    adopted = FaultWorld(tmp_path / "adopted", PolicySetting.SETTLED)
-    for world in (kept, merged, adopted):
-        await world.start()
+    kept = AttemptHarness(tmp_path / "kept", PolicySetting.SETTLED, changes=False)
+    merged = AttemptHarness(tmp_path / "merged", PolicySetting.SETTLED)
+    adopted = AttemptHarness(tmp_path / "adopted", PolicySetting.SETTLED)
+    for harness in (kept, merged, adopted):
+        await harness.start()
     await adopted.attempt(adopted.worker([crash(after="merge")]))
     await adopted.lose_lease()
-    found = [await _effect(world) for world in (kept, merged, adopted)]
+    found = [await _effect(harness) for harness in (kept, merged, adopted)]
     assert found == ["kept", "merged", "adopted"]
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from pydantic import BaseModel
-from tests.unit.app.attempt.fault_world import TASK, FaultWorld, Params, reason_of
+from tests.unit.app.attempt.attempt_harness import TASK, AttemptHarness, Params, reason_of
 from tests.unit.app.gc.gc_scene import DAY, collect, decisions, litter
 
 from perago.adapters.memory.conductor_server import MemoryConductor
@@ -32,69 +32,69 @@ class LaterResult(BaseModel):
     number: int
 
 
-def _later_release(world: FaultWorld) -> TaskDefinition:
-    @task(name=TASK, owner_email="data@example.com", workspace=world.spec)
+def _later_release(harness: AttemptHarness) -> TaskDefinition:
+    @task(name=TASK, owner_email="data@example.com", workspace=harness.spec)
     def edit(workspace: Path, params: Params) -> LaterResult:
-        world.runs += 1
+        harness.runs += 1
         (workspace / "out.txt").write_text(f"later {params.text}")
-        return LaterResult(number=world.runs)
+        return LaterResult(number=harness.runs)
 
     definition: TaskDefinition = vars(edit)["__perago_task__"]
     return definition
 
 
-async def _started(tmp_path: Path) -> FaultWorld:
-    return await FaultWorld(tmp_path, PolicySetting.SETTLED).started()
+async def _started(tmp_path: Path) -> AttemptHarness:
+    return await AttemptHarness(tmp_path, PolicySetting.SETTLED).started()
 
 
-async def _ended(world: FaultWorld) -> None:
-    await world.operator.workflows.terminate(world.workflow, "the operator looks at it")
+async def _ended(harness: AttemptHarness) -> None:
+    await harness.operator.workflows.terminate(harness.workflow, "the operator looks at it")
 
 
-async def _attempt(world: FaultWorld) -> AttemptReport:
-    report = await world.report()
+async def _attempt(harness: AttemptHarness) -> AttemptReport:
+    report = await harness.report()
     assert report.update is not None
     return report
 
 
-async def _refused_result(world: FaultWorld) -> None:
+async def _refused_result(harness: AttemptHarness) -> None:
     """A release that reports something else meets the decision of the one before it."""
-    world.task = _later_release(world)
-    await world.lose_lease()
-    report = await _attempt(world)
+    harness.task = _later_release(harness)
+    await harness.lose_lease()
+    report = await _attempt(harness)
     assert "PRG-R003" in reason_of(report)
     assert "perago reset-task" in reason_of(report)
 
 
 async def test_the_remedy_of_a_result_that_fits_no_more_computes_again(tmp_path: Path) -> None:
-    world = await _started(tmp_path)
-    await world.attempt(world.worker([UNPUBLISHED]))
-    await _refused_result(world)
-    await _ended(world)
+    harness = await _started(tmp_path)
+    await harness.attempt(harness.worker([UNPUBLISHED]))
+    await _refused_result(harness)
+    await _ended(harness)
 
-    await world.reset_task()
-    await world.operator.workflows.retry(world.workflow)
-    report = await _attempt(world)
+    await harness.reset_task()
+    await harness.operator.workflows.retry(harness.workflow)
+    report = await _attempt(harness)
 
     assert report.error is None, report.error
     assert report.update is not None
     assert report.update.output["result"] == {"number": 2}
-    assert world.repository.files()["data/out.txt"] == b"later new"
-    assert len(world.publications()) == 1
+    assert harness.repository.files()["data/out.txt"] == b"later new"
+    assert len(harness.publications()) == 1
 
 
 async def test_a_publication_of_before_is_not_adopted_and_the_refusal_says_why(
     tmp_path: Path,
 ) -> None:
-    world = await _started(tmp_path)
-    await world.attempt(world.worker([PUBLISHED]))
-    published = world.repository.head().commit
-    await _refused_result(world)
-    await _ended(world)
+    harness = await _started(tmp_path)
+    await harness.attempt(harness.worker([PUBLISHED]))
+    published = harness.repository.head().commit
+    await _refused_result(harness)
+    await _ended(harness)
 
-    reset = await world.reset_task()
-    await world.operator.workflows.retry(world.workflow)
-    report = await _attempt(world)
+    reset = await harness.reset_task()
+    await harness.operator.workflows.retry(harness.workflow)
+    report = await _attempt(harness)
 
     assert [each.record.commit for each in reset.published] == [published]
     assert report.status == AttemptStatus.FAILED_WITH_TERMINAL_ERROR
@@ -107,80 +107,80 @@ async def test_the_chain_that_a_rerun_of_a_retry_began_is_the_one_that_is_reset(
     tmp_path: Path,
 ) -> None:
     """Its rows lead back to the first one; only marks tell that it is another chain."""
-    world = await _started(tmp_path)
+    harness = await _started(tmp_path)
     for _ in range(2):  # an attempt and its retry
-        await world.attempt(world.worker([crash(before="branch")]))
-        await world.lose_lease()
-    (_, retry, _) = (await world.read()).attempts
-    await _ended(world)
-    await world.operator.workflows.rerun(world.workflow, retry.snapshot.task_id)
-    await world.attempt(world.worker([PUBLISHED]))
-    published = world.repository.head().commit
-    assert published != world.input
-    await _ended(world)
+        await harness.attempt(harness.worker([crash(before="branch")]))
+        await harness.lose_lease()
+    (_, retry, _) = (await harness.read()).attempts
+    await _ended(harness)
+    await harness.operator.workflows.rerun(harness.workflow, retry.snapshot.task_id)
+    await harness.attempt(harness.worker([PUBLISHED]))
+    published = harness.repository.head().commit
+    assert published != harness.input
+    await _ended(harness)
 
-    await world.reset_task()
-    await world.operator.workflows.retry(world.workflow)
-    report = await _attempt(world)
+    await harness.reset_task()
+    await harness.operator.workflows.retry(harness.workflow)
+    report = await _attempt(harness)
 
     assert "another execution of this task published it" in str(report.error)
 
 
 async def test_a_rerun_on_the_current_head_computes_again(tmp_path: Path) -> None:
-    world = await _started(tmp_path)
-    await world.attempt(world.worker([PUBLISHED]))
-    published = world.repository.head().commit
-    await _refused_result(world)
-    await _ended(world)
+    harness = await _started(tmp_path)
+    await harness.attempt(harness.worker([PUBLISHED]))
+    published = harness.repository.head().commit
+    await _refused_result(harness)
+    await _ended(harness)
 
-    await world.reset_task()
-    (*_, newest) = (await world.read()).attempts
-    given = {**newest.input_data, "workspace": world.workspace(ref=published)}
-    world.clock.advance(1)
-    await world.operator.workflows.rerun(world.workflow, newest.snapshot.task_id, given)
-    report = await _attempt(world)
+    await harness.reset_task()
+    (*_, newest) = (await harness.read()).attempts
+    given = {**newest.input_data, "workspace": harness.workspace(ref=published)}
+    harness.clock.advance(1)
+    await harness.operator.workflows.rerun(harness.workflow, newest.snapshot.task_id, given)
+    report = await _attempt(harness)
 
     assert report.error is None, report.error
-    assert len(world.publications()) == 2
-    assert world.repository.head().parents == (published,)
+    assert len(harness.publications()) == 2
+    assert harness.repository.head().parents == (published,)
 
 
 @pytest.mark.parametrize("times", [1, 2, 3])
 async def test_every_reset_begins_anew(tmp_path: Path, times: int) -> None:
-    world = await _started(tmp_path)
+    harness = await _started(tmp_path)
     for number in range(times):
-        await world.attempt(world.worker([UNPUBLISHED]))
-        assert world.runs == number + 1, "a retry after the reset runs the body"
-        await _ended(world)
-        await world.reset_task()
-        await world.operator.workflows.retry(world.workflow)
+        await harness.attempt(harness.worker([UNPUBLISHED]))
+        assert harness.runs == number + 1, "a retry after the reset runs the body"
+        await _ended(harness)
+        await harness.reset_task()
+        await harness.operator.workflows.retry(harness.workflow)
 
-    report = await _attempt(world)
+    report = await _attempt(harness)
 
     assert report.error is None, report.error
-    assert world.runs == times + 1
-    assert len(world.publications()) == 1
+    assert harness.runs == times + 1
+    assert len(harness.publications()) == 1
 
 
 async def test_all_retries_after_a_reset_are_one_execution(tmp_path: Path) -> None:
-    world = await _started(tmp_path)
-    await world.attempt(world.worker([UNPUBLISHED]))
-    await _ended(world)
-    await world.reset_task()
-    await world.operator.workflows.retry(world.workflow)
-    await world.attempt(world.worker([UNPUBLISHED]))
-    await world.lose_lease()
+    harness = await _started(tmp_path)
+    await harness.attempt(harness.worker([UNPUBLISHED]))
+    await _ended(harness)
+    await harness.reset_task()
+    await harness.operator.workflows.retry(harness.workflow)
+    await harness.attempt(harness.worker([UNPUBLISHED]))
+    await harness.lose_lease()
 
-    workflow = await world.finish()
+    workflow = await harness.finish()
 
     assert workflow.status is WorkflowStatus.COMPLETED
-    assert world.runs == 2
+    assert harness.runs == 2
 
 
-async def _started_fork(world: FaultWorld) -> None:
+async def _started_fork(harness: AttemptHarness) -> None:
     """A workflow with two branches, `left` and `right`, of the same task."""
-    await world.start()
-    await _ended(world)
+    await harness.start()
+    await _ended(harness)
     place: dict[str, object] = {"workspace": "${workflow.input.workspace}", "params": {}}
 
     def branch(name: str) -> list[dict[str, object]]:
@@ -192,152 +192,152 @@ async def _started_fork(world: FaultWorld) -> None:
     join = {"name": "join", "taskReferenceName": "join", "type": "JOIN"}
     join_on: dict[str, object] = {**join, "joinOn": ["left", "right"]}
     definition = {"name": "forked", "version": 1, "schemaVersion": 2, "tasks": [fork, join_on]}
-    await world.operator.workflows.put_definition(definition)
-    given = {"workspace": world.workspace()}
-    world.workflow = await world.operator.workflows.start("forked", given)
+    await harness.operator.workflows.put_definition(definition)
+    given = {"workspace": harness.workspace()}
+    harness.workflow = await harness.operator.workflows.start("forked", given)
 
 
 async def test_a_row_that_is_handed_out_again_begins_anew(tmp_path: Path) -> None:
     """A rerun of its sibling brings a cancelled row back as it was, with its scheduled time."""
-    world = FaultWorld(tmp_path, PolicySetting.SETTLED)
-    await _started_fork(world)
-    left = await world.worker().poll(TASK)
-    right = await world.worker().poll(TASK)
+    harness = AttemptHarness(tmp_path, PolicySetting.SETTLED)
+    await _started_fork(harness)
+    left = await harness.worker().poll(TASK)
+    right = await harness.worker().poll(TASK)
     assert left is not None
     assert right is not None
     assert (left.snapshot.reference_name, right.snapshot.reference_name) == ("left", "right")
     with suppress(ProcessDied):
-        await world.drive(world.worker([PUBLISHED]).run(left))
-    published = world.repository.head().commit
-    assert published != world.input
-    await _ended(world)
-    await world.reset_task("left")
-    await world.operator.workflows.rerun(world.workflow, right.snapshot.task_id)
+        await harness.drive(harness.worker([PUBLISHED]).run(left))
+    published = harness.repository.head().commit
+    assert published != harness.input
+    await _ended(harness)
+    await harness.reset_task("left")
+    await harness.operator.workflows.rerun(harness.workflow, right.snapshot.task_id)
 
-    again = await world.worker().poll(TASK)
+    again = await harness.worker().poll(TASK)
     assert again is not None
     assert again.snapshot.task_id == left.snapshot.task_id
     assert (again.snapshot.retry_count, again.snapshot.poll_count) == (0, 2)
-    report = await world.drive(world.worker().run(again))
+    report = await harness.drive(harness.worker().run(again))
 
-    assert world.runs == 2, "it computes, and does not adopt what was published before"
+    assert harness.runs == 2, "it computes, and does not adopt what was published before"
     assert "another execution of this task published it" in str(report.error)
 
 
 async def test_what_a_reset_removes_and_leaves(tmp_path: Path) -> None:
-    world = await _started(tmp_path)
-    await world.attempt(world.worker([UNPUBLISHED]))
-    (decision,) = world.repository.tags()
-    (branch,) = world.repository.branch_names() - {"main"}
-    await _ended(world)
+    harness = await _started(tmp_path)
+    await harness.attempt(harness.worker([UNPUBLISHED]))
+    (decision,) = harness.repository.tags()
+    (branch,) = harness.repository.branch_names() - {"main"}
+    await _ended(harness)
 
-    reset = await world.reset_task()
+    reset = await harness.reset_task()
 
     assert reset.decisions == [decision]
     assert reset.branches == [branch]
     assert reset.published == []
-    assert list(world.repository.tags()) == reset.marks
-    assert world.repository.branch_names() == {"main"}
-    assert world.repository.head().commit == world.input
+    assert list(harness.repository.tags()) == reset.marks
+    assert harness.repository.branch_names() == {"main"}
+    assert harness.repository.head().commit == harness.input
 
 
 async def test_another_task_of_the_workflow_keeps_what_it_decided(tmp_path: Path) -> None:
-    world = await _started(tmp_path)
-    await world.attempt(world.worker([UNPUBLISHED]))
-    before = world.repository.tags()
-    await _ended(world)
+    harness = await _started(tmp_path)
+    await harness.attempt(harness.worker([UNPUBLISHED]))
+    before = harness.repository.tags()
+    await _ended(harness)
 
-    reset = await world.reset_task("another")
+    reset = await harness.reset_task("another")
 
     assert (reset.marks, reset.decisions) == ([], [])
-    assert world.repository.tags() == before
+    assert harness.repository.tags() == before
 
 
 @pytest.mark.parametrize("says", ["nothing", "a wrong iteration"])
 async def test_a_decision_with_strange_metadata_is_removed(tmp_path: Path, says: str) -> None:
-    world = await _started(tmp_path)
-    await world.attempt(world.worker([UNPUBLISHED]))
-    (tag,) = world.repository.tags()
-    metadata = {LOGICAL_TASK_KEY: f"{world.workflow}/{TASK}/first"}
-    made = world.repository.commit({"x": b"x"}, metadata=metadata if says != "nothing" else {})
-    world.repository.delete_tag(tag)
-    world.repository.tag(tag, made)
-    await _ended(world)
+    harness = await _started(tmp_path)
+    await harness.attempt(harness.worker([UNPUBLISHED]))
+    (tag,) = harness.repository.tags()
+    metadata = {LOGICAL_TASK_KEY: f"{harness.workflow}/{TASK}/first"}
+    made = harness.repository.commit({"x": b"x"}, metadata=metadata if says != "nothing" else {})
+    harness.repository.delete_tag(tag)
+    harness.repository.tag(tag, made)
+    await _ended(harness)
 
-    reset = await world.reset_task()
+    reset = await harness.reset_task()
 
     assert reset.decisions == [tag]
 
 
 async def test_decisions_of_a_workflow_that_conductor_forgot_are_removed(tmp_path: Path) -> None:
-    world = await _started(tmp_path)
-    await world.attempt(world.worker([UNPUBLISHED]))
-    (decision,) = world.repository.tags()
-    world.conductor = MemoryConductor(VirtualClock())
-    world.operator = conductor_installation(world.conductor, WorkerHandle())
+    harness = await _started(tmp_path)
+    await harness.attempt(harness.worker([UNPUBLISHED]))
+    (decision,) = harness.repository.tags()
+    harness.conductor = MemoryConductor(VirtualClock())
+    harness.operator = conductor_installation(harness.conductor, WorkerHandle())
 
-    reset = await world.reset_task()
+    reset = await harness.reset_task()
 
     assert (reset.decisions, reset.marks) == ([decision], [])
 
 
 async def test_a_reset_reads_the_decisions_of_its_workflow_only(tmp_path: Path) -> None:
-    world = await _started(tmp_path)
+    harness = await _started(tmp_path)
     for _ in range(3):
-        await world.attempt(world.worker([UNPUBLISHED]))
-        await world.start()
-    await world.attempt(world.worker([UNPUBLISHED]))
-    await _ended(world)
+        await harness.attempt(harness.worker([UNPUBLISHED]))
+        await harness.start()
+    await harness.attempt(harness.worker([UNPUBLISHED]))
+    await _ended(harness)
     injector = FaultInjector()
 
-    reset = await world.reset_task(injector=injector)
+    reset = await harness.reset_task(injector=injector)
 
     assert len(reset.decisions) == 1
-    assert len(world.repository.tags()) == 4, "three decisions of others, and the mark"
+    assert len(harness.repository.tags()) == 4, "three decisions of others, and the mark"
     assert injector.calls["commits.read"] <= 3
 
 
-async def test_a_workflow_that_is_brought_back_beside_a_reset_is_told(tmp_path: Path) -> None:
-    world = await _started(tmp_path)
-    await world.attempt(world.worker([UNPUBLISHED]))
-    await _ended(world)
-    brought_back = meanwhile(lambda: world.conductor.retry(world.workflow), after="tags.create")
+async def test_a_workflow_that_is_brought_back_beside_a_reset_is_reported(tmp_path: Path) -> None:
+    harness = await _started(tmp_path)
+    await harness.attempt(harness.worker([UNPUBLISHED]))
+    await _ended(harness)
+    brought_back = meanwhile(lambda: harness.conductor.retry(harness.workflow), after="tags.create")
 
     with pytest.raises(WorkflowRunsError, match="run `perago reset-task` again"):
-        await world.reset_task(injector=FaultInjector([brought_back]))
-    await _ended(world)
-    await world.reset_task()
-    await world.operator.workflows.retry(world.workflow)
+        await harness.reset_task(injector=FaultInjector([brought_back]))
+    await _ended(harness)
+    await harness.reset_task()
+    await harness.operator.workflows.retry(harness.workflow)
 
-    report = await _attempt(world)
+    report = await _attempt(harness)
     assert report.error is None, report.error
-    assert world.runs == 2
+    assert harness.runs == 2
 
 
-async def _published_and_ended_long_ago(world: FaultWorld) -> None:
+async def _published_and_ended_long_ago(harness: AttemptHarness) -> None:
     """A retry published; its workflow ended eight days ago."""
-    await world.attempt(world.worker([crash(before="branch")]))
-    await world.lose_lease()
-    await world.attempt(world.worker([PUBLISHED]))
-    await _ended(world)
-    world.clock.advance(8 * DAY)
+    await harness.attempt(harness.worker([crash(before="branch")]))
+    await harness.lose_lease()
+    await harness.attempt(harness.worker([PUBLISHED]))
+    await _ended(harness)
+    harness.clock.advance(8 * DAY)
 
 
-async def _rerun_of_the_newest(world: FaultWorld) -> AttemptReport:
-    (*_, newest) = (await world.read()).attempts
-    await world.operator.workflows.rerun(world.workflow, newest.snapshot.task_id)
-    return await _attempt(world)
+async def _rerun_of_the_newest(harness: AttemptHarness) -> AttemptReport:
+    (*_, newest) = (await harness.read()).attempts
+    await harness.operator.workflows.rerun(harness.workflow, newest.snapshot.task_id)
+    return await _attempt(harness)
 
 
 async def test_a_pass_leaves_the_reset_of_a_workflow_that_ended_long_ago(tmp_path: Path) -> None:
     """The operator resets, a pass runs, and only then the operator retries."""
-    world = await _started(tmp_path)
-    await _published_and_ended_long_ago(world)
+    harness = await _started(tmp_path)
+    await _published_and_ended_long_ago(harness)
 
-    await world.reset_task()
-    await collect(world, times=RetentionTimes())
-    await world.operator.workflows.retry(world.workflow)
-    report = await _attempt(world)
+    await harness.reset_task()
+    await collect(harness, times=RetentionTimes())
+    await harness.operator.workflows.retry(harness.workflow)
+    report = await _attempt(harness)
 
     assert "another execution of this task published it" in str(report.error)
 
@@ -346,59 +346,59 @@ async def test_a_reset_that_lands_while_a_pass_runs_keeps_the_marks_it_stands_on
     tmp_path: Path,
 ) -> None:
     """The pass has listed the marks by then; without them a retry finds another chain."""
-    world = await _started(tmp_path)
-    await _published_and_ended_long_ago(world)
-    (*_, newest) = (await world.read()).attempts
-    now = int(world.clock.now().timestamp() * 1000)
+    harness = await _started(tmp_path)
+    await _published_and_ended_long_ago(harness)
+    (*_, newest) = (await harness.read()).attempts
+    now = int(harness.clock.now().timestamp() * 1000)
     mark = attempt_mark_tag(newest.snapshot, AttemptMark("0" * 32, now))
-    marks = {name for name in litter(world) if name.startswith("perago-attempt-")}
+    marks = {name for name in litter(harness) if name.startswith("perago-attempt-")}
     assert marks
 
     def reset() -> None:
-        world.repository.tag(mark, world.input)
+        harness.repository.tag(mark, harness.input)
 
     listed = meanwhile(reset, after="queue.read_workflow")
-    await collect(world, times=RetentionTimes(), faults=[listed])
-    assert {*marks, mark} <= set(litter(world))
+    await collect(harness, times=RetentionTimes(), faults=[listed])
+    assert {*marks, mark} <= set(litter(harness))
 
 
 async def test_a_reset_goes_when_it_is_as_old_as_a_decision_may_be(tmp_path: Path) -> None:
-    world = await _started(tmp_path)
-    await _published_and_ended_long_ago(world)
+    harness = await _started(tmp_path)
+    await _published_and_ended_long_ago(harness)
 
-    await world.reset_task()
-    world.clock.advance(8 * DAY)
-    await collect(world, times=RetentionTimes())
+    await harness.reset_task()
+    harness.clock.advance(8 * DAY)
+    await collect(harness, times=RetentionTimes())
 
-    assert litter(world) == []
+    assert litter(harness) == []
 
 
 async def test_a_rerun_of_a_retry_without_its_marks_adopts_what_its_task_published(
     tmp_path: Path,
 ) -> None:
     """The limit that docs/guarantees.md states: nothing tells such a rerun from a retry."""
-    world = await _started(tmp_path)
-    await _published_and_ended_long_ago(world)
-    published = world.repository.head().commit
-    await collect(world, times=RetentionTimes())
-    assert decisions(world) == []
+    harness = await _started(tmp_path)
+    await _published_and_ended_long_ago(harness)
+    published = harness.repository.head().commit
+    await collect(harness, times=RetentionTimes())
+    assert decisions(harness) == []
 
-    report = await _rerun_of_the_newest(world)
+    report = await _rerun_of_the_newest(harness)
 
     assert report.error is None, report.error
     assert report.update is not None
     assert published in str(report.update.output["workspace"])
     assert report.update.output["result"] == {"run": 2, "text": ""}
-    assert world.runs == 3, "it ran, and its result was dropped for that of the publication"
+    assert harness.runs == 3, "it ran, and its result was dropped for that of the publication"
 
 
 async def test_a_reset_before_it_makes_such_a_rerun_an_execution_of_its_own(tmp_path: Path) -> None:
-    world = await _started(tmp_path)
-    await _published_and_ended_long_ago(world)
-    await collect(world, times=RetentionTimes())
+    harness = await _started(tmp_path)
+    await _published_and_ended_long_ago(harness)
+    await collect(harness, times=RetentionTimes())
 
-    await world.reset_task()
-    await collect(world, times=RetentionTimes())
-    report = await _rerun_of_the_newest(world)
+    await harness.reset_task()
+    await collect(harness, times=RetentionTimes())
+    report = await _rerun_of_the_newest(harness)
 
     assert "another execution of this task published it" in str(report.error)

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.unit.app.attempt.fault_world import FaultWorld, assert_accepted
+from tests.unit.app.attempt.attempt_harness import AttemptHarness, assert_accepted
 
 from perago.adapters.system import AsyncioConcurrency
 from perago.domain.policy import PolicySetting
@@ -33,18 +33,18 @@ def concurrency() -> Iterator[AsyncioConcurrency]:
 async def test_a_question_is_asked_while_another_is_unanswered(
     tmp_path: Path, concurrency: AsyncioConcurrency, unanswered: str, asked: str
 ) -> None:
-    world = await FaultWorld(tmp_path, PolicySetting.SETTLED).started()
+    harness = await AttemptHarness(tmp_path, PolicySetting.SETTLED).started()
     seen: list[str] = []
     other = meanwhile(lambda: seen.append(asked), before=asked)
-    worker = world.worker([zombie(before=unanswered), other])
-    worker = replace(worker, world=replace(worker.world, concurrency=concurrency))
-    handle = world.workers[0]
-    running = await world.stand_still(worker)
+    worker = harness.worker([zombie(before=unanswered), other])
+    worker = replace(worker, harness=replace(worker.harness, concurrency=concurrency))
+    handle = harness.workers[0]
+    running = await harness.stand_still(worker)
     for _ in range(TURNS_MAX):
         await asyncio.sleep(0)
 
     assert seen == [asked]
 
     handle.release()
-    await world.drive(running)
-    await assert_accepted(world)
+    await harness.drive(running)
+    await assert_accepted(harness)

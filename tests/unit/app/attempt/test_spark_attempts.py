@@ -7,9 +7,9 @@ from typing import final
 
 import pytest
 from pydantic import BaseModel
-from tests.attempt_worlds import AttemptWorker
+from tests.attempt_workers import AttemptWorker
 from tests.people import reset_hard
-from tests.unit.app.attempt.fault_world import TASK, FaultWorld, Outage, reason_of
+from tests.unit.app.attempt.attempt_harness import TASK, AttemptHarness, Outage, reason_of
 from tests.unit.app.gc.gc_scene import collect, litter
 
 from perago.app.attempt.run_attempt import AttemptReport
@@ -47,7 +47,7 @@ def spark_task(workspace: SparkWorkspace, params: Params) -> Done:
 class WritingBody(TaskBody):
     """Writes these objects, and does something else while it runs."""
 
-    world: FaultWorld
+    harness: AttemptHarness
     paths: tuple[str, ...]
     meanwhile: Callable[[SparkRoots], None] = lambda _: None
 
@@ -56,19 +56,19 @@ class WritingBody(TaskBody):
         assert call.spark is not None
         assert call.spark.staging_branch is not None
         assert call.spark.output_root == f"s3a://repo/{call.spark.staging_branch}/"
-        assert call.spark.input_root == f"s3a://repo/{self.world.input}/"
+        assert call.spark.input_root == f"s3a://repo/{self.harness.input}/"
         self.meanwhile(call.spark)
         for path in self.paths:
-            self.world.repository.write(path, path.encode(), call.spark.staging_branch)
+            self.harness.repository.write(path, path.encode(), call.spark.staging_branch)
         return BodyReturned({})
 
 
-class SparkWorld:
-    """The fault world with a Spark task in the place of its own."""
+class SparkHarness:
+    """The harness with a Spark task in the place of its own."""
 
     def __init__(self, root: Path, policy: PolicySetting, *paths: str) -> None:
-        self.world = FaultWorld(root, policy)
-        self.world.task = task_of(spark_task)
+        self.harness = AttemptHarness(root, policy)
+        self.harness.task = task_of(spark_task)
         self.paths = paths or ("data/daily/part-0.parquet",)
 
     def worker(
@@ -78,13 +78,13 @@ class SparkWorld:
         gate: CallGate | None = None,
     ) -> AttemptWorker:
         """A process whose body writes."""
-        worker = self.world.worker(faults, gate=gate)
-        body = WritingBody(self.world, self.paths, beside)
-        return replace(worker, world=replace(worker.world, body=body, spark_gateway=GATEWAY))
+        worker = self.harness.worker(faults, gate=gate)
+        body = WritingBody(self.harness, self.paths, beside)
+        return replace(worker, harness=replace(worker.harness, body=body, spark_gateway=GATEWAY))
 
     async def attempt(self, worker: AttemptWorker) -> AttemptReport:
         """One attempt that does not die."""
-        return await self.world.report_of(worker)
+        return await self.harness.report_of(worker)
 
 
 @pytest.mark.parametrize("policy", POLICIES, ids=str)
@@ -92,14 +92,14 @@ async def test_what_spark_wrote_is_published_without_its_litter(
     tmp_path: Path, policy: PolicySetting
 ) -> None:
     litter_of_spark = ("data/daily/_SUCCESS", "data/daily/_temporary/0/x", "data/daily/.a.crc")
-    spark = SparkWorld(tmp_path, policy, "data/daily/part-0.parquet", *litter_of_spark)
-    await spark.world.start()
+    spark = SparkHarness(tmp_path, policy, "data/daily/part-0.parquet", *litter_of_spark)
+    await spark.harness.start()
     report = await spark.attempt(spark.worker())
     assert report.error is None
-    found = [path for path in spark.world.repository.files() if path.startswith("data/daily")]
+    found = [path for path in spark.harness.repository.files() if path.startswith("data/daily")]
     assert found == ["data/daily/part-0.parquet"]
-    assert spark.world.repository.branch_names() == {"main"}
-    assert (await spark.world.read()).status is WorkflowStatus.COMPLETED
+    assert spark.harness.repository.branch_names() == {"main"}
+    assert (await spark.harness.read()).status is WorkflowStatus.COMPLETED
 
 
 @final
@@ -117,19 +117,19 @@ class AskingBody(TaskBody):
         return await self.writes.run(call)
 
 
-async def test_a_spark_task_is_told_what_changed_since_it_published(tmp_path: Path) -> None:
-    world = SparkWorld(tmp_path, PolicySetting.SETTLED).world
+async def test_a_spark_task_sees_what_changed_since_it_published(tmp_path: Path) -> None:
+    harness = SparkHarness(tmp_path, PolicySetting.SETTLED).harness
     answers: list[ChangedPaths | None] = []
     published: list[CommitId] = []
     for number in (1, 2):
-        await world.start()
-        worker = world.worker()
-        body = AskingBody(WritingBody(world, (f"data/part-{number}",)), answers)
-        ports = replace(worker.world, body=body, spark_gateway=GATEWAY)
-        report = await world.report_of(replace(worker, world=ports))
+        await harness.start()
+        worker = harness.worker()
+        body = AskingBody(WritingBody(harness, (f"data/part-{number}",)), answers)
+        ports = replace(worker.harness, body=body, spark_gateway=GATEWAY)
+        report = await harness.report_of(replace(worker, harness=ports))
         assert report.error is None, report.error
-        published.append(world.repository.head().commit)
-        world.input = world.human(f"data/human-{number}")
+        published.append(harness.repository.head().commit)
+        harness.input = harness.human(f"data/human-{number}")
     assert answers == [None, ChangedPaths(published[0], added=("human-1",))]
 
 
@@ -137,16 +137,16 @@ async def test_a_spark_task_is_told_what_changed_since_it_published(tmp_path: Pa
 async def test_a_stale_attempt_does_not_even_make_a_branch(
     tmp_path: Path, policy: PolicySetting
 ) -> None:
-    spark = SparkWorld(tmp_path, policy)
-    await spark.world.start()
+    spark = SparkHarness(tmp_path, policy)
+    await spark.harness.start()
     worker = spark.worker()
     record = await worker.poll(TASK)
     assert record is not None
-    await spark.world.operator.workflows.terminate(spark.world.workflow, "over")
-    report = await spark.world.drive(worker.run(record))
+    await spark.harness.operator.workflows.terminate(spark.harness.workflow, "over")
+    report = await spark.harness.drive(worker.run(record))
     assert isinstance(report.error, StaleAttemptError)
     assert Phase.STAGING not in [phase for phase, _ in worker.progress.events]
-    assert litter(spark.world) == []
+    assert litter(spark.harness) == []
 
 
 @pytest.mark.parametrize("policy", POLICIES, ids=str)
@@ -155,8 +155,8 @@ async def test_the_name_of_the_branch_is_recorded_before_the_branch_is_made(
 ) -> None:
     """Whoever dies at any call leaves what a pass finds; the marker names the branch by then."""
     recorded: list[str] = []
-    spark = SparkWorld(tmp_path / "healthy", policy)
-    await spark.world.start()
+    spark = SparkHarness(tmp_path / "healthy", policy)
+    await spark.harness.start()
 
     def look(place: SparkRoots) -> None:
         (path,) = tmp_path.rglob(".perago-attempt.json")
@@ -165,15 +165,15 @@ async def test_the_name_of_the_branch_is_recorded_before_the_branch_is_made(
 
     await spark.attempt(spark.worker(beside=look))
     assert len(recorded) == 1
-    for nth in range(1, spark.world.requests().total() + 1):
-        struck = SparkWorld(tmp_path / str(nth), policy)
-        await struck.world.start()
-        await struck.world.attempt(struck.worker(crash(after=ANY_CALL, nth=nth)))
-        struck.world.clock.advance(struck.world.response_seconds + 1)
-        if (await struck.world.read()).status is WorkflowStatus.RUNNING:
-            await struck.world.operator.workflows.terminate(struck.world.workflow, "over")
-        await collect(struck.world)
-        assert litter(struck.world) == [], f"death after call {nth}"
+    for nth in range(1, spark.harness.requests().total() + 1):
+        struck = SparkHarness(tmp_path / str(nth), policy)
+        await struck.harness.start()
+        await struck.harness.attempt(struck.worker(crash(after=ANY_CALL, nth=nth)))
+        struck.harness.clock.advance(struck.harness.response_seconds + 1)
+        if (await struck.harness.read()).status is WorkflowStatus.RUNNING:
+            await struck.harness.operator.workflows.terminate(struck.harness.workflow, "over")
+        await collect(struck.harness)
+        assert litter(struck.harness) == [], f"death after call {nth}"
 
 
 @pytest.mark.parametrize("path", ["elsewhere/x", "data2/x", "_lakefs_actions/mine.yaml"], ids=str)
@@ -181,26 +181,26 @@ async def test_the_name_of_the_branch_is_recorded_before_the_branch_is_made(
 async def test_an_object_that_is_not_the_tasks_refuses_publication_by_its_name(
     tmp_path: Path, policy: PolicySetting, path: str
 ) -> None:
-    spark = SparkWorld(tmp_path, policy, "data/fine", path)
-    await spark.world.start()
+    spark = SparkHarness(tmp_path, policy, "data/fine", path)
+    await spark.harness.start()
     report = await spark.attempt(spark.worker())
     assert isinstance(report.error, OutsidePrefixError)
     assert path in str(report.error)
     assert report.status == AttemptStatus.FAILED
-    assert spark.world.above_input() == []
-    assert litter(spark.world) == []
+    assert spark.harness.above_input() == []
+    assert litter(spark.harness) == []
 
 
 @pytest.mark.parametrize("policy", POLICIES, ids=str)
 async def test_nothing_written_is_a_no_op(tmp_path: Path, policy: PolicySetting) -> None:
-    spark = SparkWorld(tmp_path, policy, "data/daily/_SUCCESS")
-    await spark.world.start()
+    spark = SparkHarness(tmp_path, policy, "data/daily/_SUCCESS")
+    await spark.harness.start()
     report = await spark.attempt(spark.worker())
     assert report.error is None
     assert report.update is not None
-    assert report.update.output["workspace"] == spark.world.workspace()
-    assert spark.world.above_input() == []
-    assert spark.world.repository.branch_names() == {"main"}
+    assert report.update.output["workspace"] == spark.harness.workspace()
+    assert spark.harness.above_input() == []
+    assert spark.harness.repository.branch_names() == {"main"}
 
 
 @pytest.mark.parametrize("path", ["data/daily/part-0.parquet", "data/_SUCCESS"], ids=str)
@@ -209,26 +209,26 @@ async def test_a_write_to_the_target_itself_fails_closed(
     tmp_path: Path, policy: PolicySetting, path: str
 ) -> None:
     """Whether or not there is something to merge, which lakeFS would refuse then."""
-    spark = SparkWorld(tmp_path, policy, path)
-    await spark.world.start()
+    spark = SparkHarness(tmp_path, policy, path)
+    await spark.harness.start()
 
     def around_publication(_: SparkRoots) -> None:
-        spark.world.repository.write("data/direct", b"direct")
+        spark.harness.repository.write("data/direct", b"direct")
 
     report = await spark.attempt(spark.worker(beside=around_publication))
     assert "data/direct" in reason_of(report)
     assert "lakectl branch reset lakefs://repo/main" in reason_of(report)
-    assert spark.world.above_input() == []
+    assert spark.harness.above_input() == []
 
 
-def _staging(world: FaultWorld) -> str:
-    (name,) = (name for name in world.repository.branch_names() if "staging" in name)
+def _staging(harness: AttemptHarness) -> str:
+    (name,) = (name for name in harness.repository.branch_names() if "staging" in name)
     return name
 
 
-def _published(world: FaultWorld) -> set[str]:
+def _published(harness: AttemptHarness) -> set[str]:
     """What differs under the prefix from the input."""
-    return {path for path in world.repository.files() if path.startswith("data/")} - {
+    return {path for path in harness.repository.files() if path.startswith("data/")} - {
         "data/kept.txt",
         "data/old.txt",
     }
@@ -239,21 +239,21 @@ def _published(world: FaultWorld) -> set[str]:
 async def test_a_body_that_committed_its_own_work_has_published_it(
     tmp_path: Path, policy: PolicySetting, also: tuple[str, ...]
 ) -> None:
-    spark = SparkWorld(tmp_path, policy)
+    spark = SparkHarness(tmp_path, policy)
     spark.paths = also
-    await spark.world.start()
+    await spark.harness.start()
 
     def commit(place: SparkRoots) -> None:
         files = {"data/first": b"1", "data/_SUCCESS": b"", "data/old.txt": None}
-        spark.world.repository.commit(files, str(place.staging_branch))
+        spark.harness.repository.commit(files, str(place.staging_branch))
 
     report = await spark.attempt(spark.worker(beside=commit))
 
     assert report.error is None
-    assert _published(spark.world) == {"data/first", *also}
-    assert "data/old.txt" not in spark.world.repository.files()
-    assert len(spark.world.above_input()) == 1
-    assert spark.world.repository.branch_names() == {"main"}
+    assert _published(spark.harness) == {"data/first", *also}
+    assert "data/old.txt" not in spark.harness.repository.files()
+    assert len(spark.harness.above_input()) == 1
+    assert spark.harness.repository.branch_names() == {"main"}
 
 
 @pytest.mark.parametrize("path", ["elsewhere/x", "data2/x", "_lakefs_actions/mine.yaml"], ids=str)
@@ -261,39 +261,39 @@ async def test_a_body_that_committed_its_own_work_has_published_it(
 async def test_an_object_that_a_body_committed_outside_its_prefix_refuses_publication(
     tmp_path: Path, policy: PolicySetting, path: str
 ) -> None:
-    spark = SparkWorld(tmp_path, policy, "data/fine")
-    await spark.world.start()
+    spark = SparkHarness(tmp_path, policy, "data/fine")
+    await spark.harness.start()
 
     def commit(place: SparkRoots) -> None:
-        spark.world.repository.commit({path: ACTIONS}, str(place.staging_branch))
+        spark.harness.repository.commit({path: ACTIONS}, str(place.staging_branch))
 
     report = await spark.attempt(spark.worker(beside=commit))
 
     assert isinstance(report.error, OutsidePrefixError)
     assert path in str(report.error)
-    assert spark.world.above_input() == []
-    assert litter(spark.world) == []
+    assert spark.harness.above_input() == []
+    assert litter(spark.harness) == []
 
 
 @pytest.mark.parametrize("policy", POLICIES, ids=str)
 async def test_a_body_that_took_its_own_commit_back_has_changed_nothing(
     tmp_path: Path, policy: PolicySetting
 ) -> None:
-    spark = SparkWorld(tmp_path, policy)
+    spark = SparkHarness(tmp_path, policy)
     spark.paths = ()
-    await spark.world.start()
+    await spark.harness.start()
 
     def there_and_back(place: SparkRoots) -> None:
         branch = str(place.staging_branch)
-        spark.world.repository.commit({"data/x": b"x"}, branch)
-        spark.world.repository.write("data/x", None, branch)
+        spark.harness.repository.commit({"data/x": b"x"}, branch)
+        spark.harness.repository.write("data/x", None, branch)
 
     report = await spark.attempt(spark.worker(beside=there_and_back))
 
     assert report.error is None
     assert report.update is not None
-    assert report.update.output["workspace"] == spark.world.workspace()
-    assert spark.world.above_input() == []
+    assert report.update.output["workspace"] == spark.harness.workspace()
+    assert spark.harness.above_input() == []
 
 
 ACTIONS = b"""
@@ -311,54 +311,54 @@ LATE = pytest.mark.parametrize("late", [LOST, "data/_temporary/0/x"], ids=["lose
 async def test_what_a_lost_executor_writes_between_the_look_and_the_commit_is_not_published(
     tmp_path: Path, policy: PolicySetting, late: str
 ) -> None:
-    spark = SparkWorld(tmp_path, policy, WON)
-    await spark.world.start()
-    world = spark.world
+    spark = SparkHarness(tmp_path, policy, WON)
+    await spark.harness.start()
+    harness = spark.harness
 
     def job(place: SparkRoots) -> None:
         manifest = f"data/_perago_committed-{JOB}"
-        world.repository.write(manifest, WON.encode(), str(place.staging_branch))
+        harness.repository.write(manifest, WON.encode(), str(place.staging_branch))
 
     write = meanwhile(
-        lambda: world.repository.write(late, b"late", _staging(world)),
+        lambda: harness.repository.write(late, b"late", _staging(harness)),
         before="stage",
     )
     report = await spark.attempt(spark.worker(write, beside=job))
 
     assert report.error is None
-    assert _published(world) == {WON}
-    assert len(world.above_input()) == 1
+    assert _published(harness) == {WON}
+    assert len(harness.above_input()) == 1
 
 
 async def test_a_late_write_outside_the_prefix_refuses_publication(tmp_path: Path) -> None:
-    spark = SparkWorld(tmp_path, PolicySetting.SETTLED)
-    await spark.world.start()
+    spark = SparkHarness(tmp_path, PolicySetting.SETTLED)
+    await spark.harness.start()
     write = meanwhile(
-        lambda: spark.world.repository.write("elsewhere/late", b"", _staging(spark.world)),
+        lambda: spark.harness.repository.write("elsewhere/late", b"", _staging(spark.harness)),
         before="stage",
     )
     report = await spark.attempt(spark.worker(write))
     assert isinstance(report.error, OutsidePrefixError)
     assert "elsewhere/late" in str(report.error)
-    assert spark.world.above_input() == []
+    assert spark.harness.above_input() == []
 
 
 @pytest.mark.parametrize("policy", POLICIES, ids=str)
 async def test_a_branch_that_a_body_moved_off_its_input_refuses_publication(
     tmp_path: Path, policy: PolicySetting
 ) -> None:
-    spark = SparkWorld(tmp_path, policy, "data/fine")
-    await spark.world.start()
-    root = spark.world.repository.history()[-1].commit
+    spark = SparkHarness(tmp_path, policy, "data/fine")
+    await spark.harness.start()
+    root = spark.harness.repository.history()[-1].commit
 
     def move(place: SparkRoots) -> None:
-        reset_hard(spark.world.repository, root, str(place.staging_branch))
-        spark.world.repository.commit({"data/mine": b""}, str(place.staging_branch))
+        reset_hard(spark.harness.repository, root, str(place.staging_branch))
+        spark.harness.repository.commit({"data/mine": b""}, str(place.staging_branch))
 
     report = await spark.attempt(spark.worker(beside=move))
 
     assert "PRG-F025" in reason_of(report)
-    assert spark.world.above_input() == []
+    assert spark.harness.above_input() == []
 
 
 @final
@@ -381,7 +381,7 @@ def _by_gateway(worker: AttemptWorker) -> AttemptWorker:
 
 
 def _on_files(worker: AttemptWorker) -> AttemptWorker:
-    return replace(worker, world=replace(worker.world, body=FilesBody(), spark_gateway=None))
+    return replace(worker, harness=replace(worker.harness, body=FilesBody(), spark_gateway=None))
 
 
 @pytest.mark.scale
@@ -394,15 +394,15 @@ async def test_an_outage_at_any_call_of_a_spark_attempt_spends_nothing(
     on: Callable[[AttemptWorker], AttemptWorker],
     side: Side,
 ) -> None:
-    healthy = SparkWorld(tmp_path / "healthy", policy)
-    await healthy.world.start()
+    healthy = SparkHarness(tmp_path / "healthy", policy)
+    await healthy.harness.start()
     await healthy.attempt(on(healthy.worker()))
-    for nth in range(2, healthy.world.requests().total() + 1):
-        spark = SparkWorld(tmp_path / str(nth), policy)
-        await spark.world.start()
-        outage = Outage(spark.world.clock, Moment(ANY_CALL, side, nth=nth))
+    for nth in range(2, healthy.harness.requests().total() + 1):
+        spark = SparkHarness(tmp_path / str(nth), policy)
+        await spark.harness.start()
+        outage = Outage(spark.harness.clock, Moment(ANY_CALL, side, nth=nth))
         await spark.attempt(on(spark.worker(gate=outage)))
-        record = await spark.world.read()
+        record = await spark.harness.read()
         rows = [(row.snapshot.status, row.reason) for row in record.attempts]
         assert rows == [(AttemptStatus.COMPLETED, None)], (outage.calls[nth - 1], rows)
-        assert "data/daily/part-0.parquet" in spark.world.repository.files()
+        assert "data/daily/part-0.parquet" in spark.harness.repository.files()

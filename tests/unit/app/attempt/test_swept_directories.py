@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from tests.unit.app.attempt.fault_world import FaultWorld
+from tests.unit.app.attempt.attempt_harness import AttemptHarness
 from tests.unit.app.attempt.test_spark_attempts import spark_task
 
 from perago.app.authoring.failure import error_code
@@ -19,9 +19,9 @@ async def test_a_directory_that_is_swept_while_it_is_compared_publishes_nothing(
     on_spark: bool,  # noqa: FBT001 - a row of the table
 ) -> None:
     """Its folders stay, so that nothing is missing where the scan looks for it."""
-    world = await FaultWorld(tmp_path, PolicySetting.SETTLED).started()
+    harness = await AttemptHarness(tmp_path, PolicySetting.SETTLED).started()
     if on_spark:  # without a gateway: Spark works on local files
-        world.task = task_of(spark_task)
+        harness.task = task_of(spark_task)
     written = [Answer(Moment("body", Side.BEFORE), BodyReturned({}))] if on_spark else []
 
     def sweep() -> None:
@@ -29,8 +29,8 @@ async def test_a_directory_that_is_swept_while_it_is_compared_publishes_nothing(
             if path.is_file():
                 path.unlink()
 
-    report = await world.report(*written, meanwhile(sweep, before="compare"))
+    report = await harness.report(*written, meanwhile(sweep, before="compare"))
 
     assert report.error is not None, "the deletions were published"
     assert error_code(report.error) == "PRG-W003"
-    assert world.above_input() == []
+    assert harness.above_input() == []

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.people import reset_hard
-from tests.unit.app.attempt.fault_world import FaultWorld
+from tests.unit.app.attempt.attempt_harness import AttemptHarness
 from tests.unit.app.attempt.test_codes_by_mistake import MISTAKES, told
 
 from perago.app.authoring.workspace_spec import WorkspaceSpec
@@ -22,67 +22,67 @@ from perago.testing.faults import Fault, always, answer, crash, lose_request, me
 SETTLED, LINEAGE = PolicySetting.SETTLED, PolicySetting.LINEAGE
 AUTO, HEAD_PARENT = PolicySetting.AUTO, PolicySetting.HEAD_PARENT
 
-Trouble = Callable[[FaultWorld], Awaitable[Sequence[Fault]]]
+Trouble = Callable[[AttemptHarness], Awaitable[Sequence[Fault]]]
 
 
-async def another_writer_commits(world: FaultWorld) -> Sequence[Fault]:
-    world.human("data/theirs.txt")
+async def another_writer_commits(harness: AttemptHarness) -> Sequence[Fault]:
+    harness.human("data/theirs.txt")
     return ()
 
 
-async def the_target_is_reset(world: FaultWorld) -> Sequence[Fault]:
-    reset_hard(world.repository, world.repository.head().parents[0])
-    world.human()
+async def the_target_is_reset(harness: AttemptHarness) -> Sequence[Fault]:
+    reset_hard(harness.repository, harness.repository.head().parents[0])
+    harness.human()
     return ()
 
 
-async def the_tag_names_another_commit(world: FaultWorld) -> Sequence[Fault]:
-    await world.attempt(world.worker([crash(after="tags.create")]))
-    (tag,) = world.repository.tags()
-    world.repository.delete_tag(tag)
-    world.repository.tag(tag, world.input)
-    await world.lose_lease()
+async def the_tag_names_another_commit(harness: AttemptHarness) -> Sequence[Fault]:
+    await harness.attempt(harness.worker([crash(after="tags.create")]))
+    (tag,) = harness.repository.tags()
+    harness.repository.delete_tag(tag)
+    harness.repository.tag(tag, harness.input)
+    await harness.lose_lease()
     return ()
 
 
-async def the_decision_lost_its_result(world: FaultWorld) -> Sequence[Fault]:
-    await world.attempt(world.worker([crash(after="tags.create")]))
-    (tag,) = world.repository.tags()
-    decided = world.lakefs.repository(world.repository.id).commit_of(tag).record
+async def the_decision_lost_its_result(harness: AttemptHarness) -> Sequence[Fault]:
+    await harness.attempt(harness.worker([crash(after="tags.create")]))
+    (tag,) = harness.repository.tags()
+    decided = harness.lakefs.repository(harness.repository.id).commit_of(tag).record
     metadata = {key: text for key, text in decided.metadata.items() if key != "perago.result"}
-    world.repository.branch("other", world.input)
+    harness.repository.branch("other", harness.input)
     files: dict[str, bytes | None] = {"data/out.txt": b"out"}
-    damaged = world.repository.commit(files, "other", metadata=metadata)
-    world.repository.delete_tag(tag)
-    world.repository.tag(tag, damaged)
-    await world.lose_lease()
+    damaged = harness.repository.commit(files, "other", metadata=metadata)
+    harness.repository.delete_tag(tag)
+    harness.repository.tag(tag, damaged)
+    await harness.lose_lease()
     return ()
 
 
-async def hooks_are_off(world: FaultWorld) -> Sequence[Fault]:
-    world.lakefs.actions_enabled = False
+async def hooks_are_off(harness: AttemptHarness) -> Sequence[Fault]:
+    harness.lakefs.actions_enabled = False
     return ()
 
 
-async def the_fence_does_not_run(world: FaultWorld) -> Sequence[Fault]:
+async def the_fence_does_not_run(harness: AttemptHarness) -> Sequence[Fault]:
     def switch_off_and_commit() -> None:
-        world.lakefs.actions_enabled = False
-        world.human()
+        harness.lakefs.actions_enabled = False
+        harness.human()
 
     return [meanwhile(switch_off_and_commit, before="merge")]
 
 
-async def the_target_is_dirty(world: FaultWorld) -> Sequence[Fault]:
-    world.repository.write("elsewhere/draft.txt", b"draft")
+async def the_target_is_dirty(harness: AttemptHarness) -> Sequence[Fault]:
+    harness.repository.write("elsewhere/draft.txt", b"draft")
     return ()
 
 
-async def the_merge_gets_no_answer(_: FaultWorld) -> Sequence[Fault]:
+async def the_merge_gets_no_answer(_: AttemptHarness) -> Sequence[Fault]:
     return [always(lose_request("merge"))]
 
 
 def answered(value: object) -> Trouble:
-    async def trouble(_: FaultWorld) -> Sequence[Fault]:
+    async def trouble(_: AttemptHarness) -> Sequence[Fault]:
         return [answer("merge", value)]
 
     return trouble
@@ -123,13 +123,13 @@ CASES = [
 
 
 async def _assert_ends(
-    world: FaultWorld, faults: Sequence[Fault], code: str, status: AttemptStatus
+    harness: AttemptHarness, faults: Sequence[Fault], code: str, status: AttemptStatus
 ) -> str:
-    reason = (await told(world, faults)).reason
+    reason = (await told(harness, faults)).reason
     assert code in reason
-    assert world.reports[-1].status == status, reason
+    assert harness.reports[-1].status == status, reason
     if status is AttemptStatus.FAILED_WITH_TERMINAL_ERROR:
-        assert (await world.read()).status is WorkflowStatus.FAILED
+        assert (await harness.read()).status is WorkflowStatus.FAILED
         assert re.search(r"`(perago|lakectl) [^`]+`", reason), reason
         assert not re.search(r"\b(REPO|BRANCH|WORKFLOW|REFERENCE)\b", reason), reason
     return reason
@@ -139,8 +139,8 @@ async def _assert_ends(
 async def test_a_refusal_ends_an_attempt_for_good_where_no_retry_can_cure_it(
     tmp_path: Path, row: Row, policy: PolicySetting, status: AttemptStatus
 ) -> None:
-    world = await FaultWorld(tmp_path, policy).started()
-    await _assert_ends(world, await row.trouble(world), row.code, status)
+    harness = await AttemptHarness(tmp_path, policy).started()
+    await _assert_ends(harness, await row.trouble(harness), row.code, status)
 
 
 @pytest.mark.parametrize("policy", [SETTLED, AUTO], ids=str)
@@ -149,11 +149,11 @@ async def test_an_input_whose_fence_is_not_ours_is_refused_for_good(
     tmp_path: Path, policy: PolicySetting, isolation: str
 ) -> None:
     spec = WorkspaceSpec.model_validate({"prefix": "data", "isolation": isolation})
-    world = FaultWorld(tmp_path, policy, fenced=False, spec=spec)
+    harness = AttemptHarness(tmp_path, policy, fenced=False, spec=spec)
     edited = FENCE_FILE.replace(b"error(", b"print(")
-    world.input = world.repository.commit({FENCE_PATH: edited}, unchecked=True)
-    await world.start()
-    await _assert_ends(world, (), "PRG-F021", AttemptStatus.FAILED_WITH_TERMINAL_ERROR)
+    harness.input = harness.repository.commit({FENCE_PATH: edited}, unchecked=True)
+    await harness.start()
+    await _assert_ends(harness, (), "PRG-F021", AttemptStatus.FAILED_WITH_TERMINAL_ERROR)
 
 
 @pytest.mark.parametrize(
@@ -163,10 +163,10 @@ async def test_an_input_without_the_fence_that_is_needed_is_refused_for_good(
     tmp_path: Path, policy: PolicySetting, isolation: str
 ) -> None:
     spec = WorkspaceSpec.model_validate({"prefix": "data", "isolation": isolation})
-    world = await FaultWorld(tmp_path, policy, fenced=False, spec=spec).started()
+    harness = await AttemptHarness(tmp_path, policy, fenced=False, spec=spec).started()
     terminal = AttemptStatus.FAILED_WITH_TERMINAL_ERROR
-    assert "perago fence install" in await _assert_ends(world, (), "PRG-F020", terminal)
-    assert world.runs == 0
+    assert "perago fence install" in await _assert_ends(harness, (), "PRG-F020", terminal)
+    assert harness.runs == 0
 
 
 # What no attempt can be told: PRG-L001 is the family's own, L005 is told as F014, L006 cannot

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
-from tests.attempt_worlds import AttemptWorker
-from tests.unit.app.attempt.fault_world import FaultWorld, assert_accepted, reason_of
+from tests.attempt_workers import AttemptWorker
+from tests.unit.app.attempt.attempt_harness import AttemptHarness, assert_accepted, reason_of
 from tests.unit.app.gc.gc_scene import staging_branches
 
 from perago.app.attempt.run_attempt import AttemptReport
@@ -32,10 +32,12 @@ MERGES_OF_THE_CANARY = 2  # where there is a fence
 POLICIES = [PolicySetting.HEAD_PARENT, PolicySetting.LINEAGE, PolicySetting.SETTLED]
 
 
-async def _run(world: FaultWorld, faults: Sequence[Fault]) -> tuple[AttemptWorker, AttemptReport]:
-    await world.start()
-    worker = world.worker(faults)
-    return worker, await world.report_of(worker)
+async def _run(
+    harness: AttemptHarness, faults: Sequence[Fault]
+) -> tuple[AttemptWorker, AttemptReport]:
+    await harness.start()
+    worker = harness.worker(faults)
+    return worker, await harness.report_of(worker)
 
 
 def _evidence(worker: AttemptWorker) -> list[Mapping[str, object]]:
@@ -48,47 +50,47 @@ async def test_a_merge_that_lands_while_it_is_sent_again_is_the_publication(
     tmp_path: Path, policy: PolicySetting
 ) -> None:
     """The second one is refused by the fence; the first one is mine, nothing replaces it."""
-    world = FaultWorld(tmp_path, policy)
+    harness = AttemptHarness(tmp_path, policy)
 
     async def arrive() -> None:
-        await world.workers[0].arrive_late()
+        await harness.workers[0].arrive_late()
 
     late = meanwhile(arrive, before="merge", nth=2)
     never = always(crash(before="branches.relocate"))
-    _, report = await _run(world, [arrive_late("merge"), late, never])
+    _, report = await _run(harness, [arrive_late("merge"), late, never])
 
     assert report.error is None
-    await assert_accepted(world)
-    assert staging_branches(world) == []
+    await assert_accepted(harness)
+    assert staging_branches(harness) == []
 
 
 @pytest.mark.parametrize("policy", POLICIES, ids=str)
 async def test_merges_that_are_never_answered_end_unknown_with_their_evidence(
     tmp_path: Path, policy: PolicySetting
 ) -> None:
-    world = FaultWorld(tmp_path, policy)
+    harness = AttemptHarness(tmp_path, policy)
 
-    worker, report = await _run(world, [always(lose_request("merge"))])
+    worker, report = await _run(harness, [always(lose_request("merge"))])
 
     assert reason_of(report).startswith("publication outcome unknown")
     assert "PRG-U001" in reason_of(report)
-    assert world.workers[0].calls[MERGE] <= MERGES_OF_THE_CANARY + 1 + ROUNDS_MAX
+    assert harness.workers[0].calls[MERGE] <= MERGES_OF_THE_CANARY + 1 + ROUNDS_MAX
     (evidence,) = _evidence(worker)
-    assert evidence["expected_head"] == world.input
-    assert world.input in str(evidence["seen"])
+    assert evidence["expected_head"] == harness.input
+    assert harness.input in str(evidence["seen"])
     assert evidence["staged"] is not None
-    assert len(staging_branches(world)) == 1
+    assert len(staging_branches(harness)) == 1
 
 
 @pytest.mark.parametrize("policy", POLICIES, ids=str)
 async def test_a_lost_answer_is_settled_within_the_attempt(
     tmp_path: Path, policy: PolicySetting
 ) -> None:
-    world = FaultWorld(tmp_path, policy)
-    _, report = await _run(world, [lose_answer("merge")])
+    harness = AttemptHarness(tmp_path, policy)
+    _, report = await _run(harness, [lose_answer("merge")])
     assert report.error is None
-    await assert_accepted(world)
-    assert staging_branches(world) == []
+    await assert_accepted(harness)
+    assert staging_branches(harness) == []
 
 
 @pytest.mark.parametrize("policy", POLICIES[:2], ids=str)
@@ -96,28 +98,28 @@ async def test_a_merge_that_can_never_land_any_more_leaves_no_branch(
     tmp_path: Path, policy: PolicySetting
 ) -> None:
     """Another writer was first, and the fence refuses the merge whenever it arrives."""
-    world = FaultWorld(tmp_path, policy)
-    foreign = meanwhile(world.human, before="merge")
+    harness = AttemptHarness(tmp_path, policy)
+    foreign = meanwhile(harness.human, before="merge")
 
-    worker, report = await _run(world, [foreign, lose_request("merge")])
+    worker, report = await _run(harness, [foreign, lose_request("merge")])
 
     assert "PRG-F002" in reason_of(report)
     assert _evidence(worker) == []
-    assert staging_branches(world) == []
+    assert staging_branches(harness) == []
 
 
 @pytest.mark.parametrize("policy", POLICIES[:2], ids=str)
 async def test_without_the_fence_a_merge_is_never_sent_again(
     tmp_path: Path, policy: PolicySetting
 ) -> None:
-    world = FaultWorld(tmp_path, policy, fenced=False)
+    harness = AttemptHarness(tmp_path, policy, fenced=False)
 
-    worker, report = await _run(world, [lose_request(MERGE)])
+    worker, report = await _run(harness, [lose_request(MERGE)])
 
     assert "PRG-U001" in reason_of(report)
-    assert world.workers[0].calls[MERGE] == 1
+    assert harness.workers[0].calls[MERGE] == 1
     assert len(_evidence(worker)) == 1
-    assert len(staging_branches(world)) == 1
+    assert len(staging_branches(harness)) == 1
 
 
 @pytest.mark.parametrize("seconds", [0.01, 1, 30, 59.5])
@@ -125,67 +127,67 @@ async def test_a_merge_that_lands_before_the_deadline_is_seen(
     tmp_path: Path, seconds: float
 ) -> None:
     """Without the fence nothing may be sent again, so everything hangs on the looks."""
-    world = FaultWorld(tmp_path, PolicySetting.HEAD_PARENT, fenced=False)
+    harness = AttemptHarness(tmp_path, PolicySetting.HEAD_PARENT, fenced=False)
 
     landing: list[asyncio.Future[None]] = []
 
     async def land() -> None:
-        await world.clock.sleep(seconds)
-        await world.workers[0].arrive_late()
+        await harness.clock.sleep(seconds)
+        await harness.workers[0].arrive_late()
 
     def begin() -> None:
         landing.append(asyncio.ensure_future(land()))
 
-    _, report = await _run(world, [meanwhile(begin, before=MERGE), arrive_late(MERGE)])
+    _, report = await _run(harness, [meanwhile(begin, before=MERGE), arrive_late(MERGE)])
     await asyncio.gather(*landing)
 
     assert report.error is None, report.error
-    await assert_accepted(world)
-    assert world.workers[0].calls[WALK] <= LOOKS_MAX
+    await assert_accepted(harness)
+    assert harness.workers[0].calls[WALK] <= LOOKS_MAX
 
 
 async def test_a_look_that_is_refused_saw_nothing(tmp_path: Path) -> None:
-    world = FaultWorld(tmp_path, PolicySetting.HEAD_PARENT, fenced=False)
+    harness = AttemptHarness(tmp_path, PolicySetting.HEAD_PARENT, fenced=False)
     refused = refuse(WALK, AccessDeniedError("the token is being renewed"))
-    _, report = await _run(world, [lose_answer(MERGE), refused])
+    _, report = await _run(harness, [lose_answer(MERGE), refused])
     assert report.error is None, report.error
-    await assert_accepted(world)
+    await assert_accepted(harness)
 
 
 async def test_the_branch_of_a_merge_that_may_still_land_outlives_a_defect(tmp_path: Path) -> None:
     """Whatever ends the looks, nothing was concluded: what would land has to be there."""
-    world = FaultWorld(tmp_path, PolicySetting.HEAD_PARENT, fenced=False)
+    harness = AttemptHarness(tmp_path, PolicySetting.HEAD_PARENT, fenced=False)
 
     def fail() -> None:
         raise RuntimeError("a defect")
 
-    _, report = await _run(world, [lose_request(MERGE), meanwhile(fail, before=WALK)])
+    _, report = await _run(harness, [lose_request(MERGE), meanwhile(fail, before=WALK)])
 
     assert isinstance(report.error, RuntimeError)
-    assert len(staging_branches(world)) == 1
+    assert len(staging_branches(harness)) == 1
 
 
 async def test_a_merge_that_takes_all_its_time_is_looked_for(tmp_path: Path) -> None:
     """The budget ended with the merge itself; settling has its own time."""
-    world = FaultWorld(tmp_path, PolicySetting.SETTLED)
-    slow = meanwhile(lambda: world.clock.advance(60), after="merge")
-    _, report = await _run(world, [slow, lose_answer("merge")])
+    harness = AttemptHarness(tmp_path, PolicySetting.SETTLED)
+    slow = meanwhile(lambda: harness.clock.advance(60), after="merge")
+    _, report = await _run(harness, [slow, lose_answer("merge")])
     assert report.error is None, report.error
 
 
 async def test_a_failed_look_does_not_end_the_settling(tmp_path: Path) -> None:
-    world = FaultWorld(tmp_path, PolicySetting.SETTLED)
-    _, report = await _run(world, [lose_answer("merge"), lose_answer(WALK, nth=2)])
+    harness = AttemptHarness(tmp_path, PolicySetting.SETTLED)
+    _, report = await _run(harness, [lose_answer("merge"), lose_answer(WALK, nth=2)])
     assert report.error is None, report.error
-    await assert_accepted(world)
+    await assert_accepted(harness)
 
 
 async def test_an_unanswered_merge_stays_unknown_though_later_ones_are_answered(
     tmp_path: Path,
 ) -> None:
-    world = FaultWorld(tmp_path, PolicySetting.SETTLED)
+    harness = AttemptHarness(tmp_path, PolicySetting.SETTLED)
     busy = always(answer("merge", TooManyTries("busy"), nth=2))
-    worker, report = await _run(world, [lose_request("merge"), busy])
+    worker, report = await _run(harness, [lose_request("merge"), busy])
     assert "PRG-U001" in reason_of(report)
     assert len(_evidence(worker)) == 1
 
@@ -195,52 +197,52 @@ async def test_a_publication_is_not_failed_by_one_lost_look_at_its_parents(
     tmp_path: Path, policy: PolicySetting
 ) -> None:
     """The first commit that is read is the input, the second one the publication."""
-    world = FaultWorld(tmp_path, policy)
-    _, report = await _run(world, [lose_answer("commits.read", nth=2)])
+    harness = AttemptHarness(tmp_path, policy)
+    _, report = await _run(harness, [lose_answer("commits.read", nth=2)])
     assert report.error is None, report.error
-    assert world.workers[0].calls["commits.read"] == 3
-    await assert_accepted(world)
+    assert harness.workers[0].calls["commits.read"] == 3
+    await assert_accepted(harness)
 
 
 async def test_parents_that_cannot_be_read_fail_the_attempt_in_the_end(tmp_path: Path) -> None:
-    world = FaultWorld(tmp_path, PolicySetting.SETTLED)
-    _, report = await _run(world, [always(lose_answer("commits.read", nth=2))])
+    harness = AttemptHarness(tmp_path, PolicySetting.SETTLED)
+    _, report = await _run(harness, [always(lose_answer("commits.read", nth=2))])
     assert "PRG-L008" in reason_of(report)
-    await world.finish()
-    await assert_accepted(world)
-    assert world.runs == 1
+    await harness.finish()
+    await assert_accepted(harness)
+    assert harness.runs == 1
 
 
 async def test_a_decision_that_is_never_answered_leaves_its_evidence(tmp_path: Path) -> None:
-    world = FaultWorld(tmp_path, PolicySetting.SETTLED)
-    worker, report = await _run(world, [always(lose_request("decide"))])
+    harness = AttemptHarness(tmp_path, PolicySetting.SETTLED)
+    worker, report = await _run(harness, [always(lose_request("decide"))])
     assert "PRG-U001" in reason_of(report)
     (evidence,) = _evidence(worker)
     assert str(evidence["tag"]).startswith("perago-settled-")
-    assert [str(evidence["staging_branch"])] == staging_branches(world)
-    await world.finish()
-    await assert_accepted(world)
+    assert [str(evidence["staging_branch"])] == staging_branches(harness)
+    await harness.finish()
+    await assert_accepted(harness)
 
 
 async def test_a_relocation_is_never_sent_again(tmp_path: Path) -> None:
-    world = FaultWorld(tmp_path, PolicySetting.HEAD_PARENT, fenced=False)
-    world.human("data/abandoned.txt")
-    worker, report = await _run(world, [lose_request("branches.relocate")])
+    harness = AttemptHarness(tmp_path, PolicySetting.HEAD_PARENT, fenced=False)
+    harness.human("data/abandoned.txt")
+    worker, report = await _run(harness, [lose_request("branches.relocate")])
     assert "PRG-U001" in reason_of(report)
-    assert world.workers[0].calls["branches.relocate"] == 1
+    assert harness.workers[0].calls["branches.relocate"] == 1
     (evidence,) = _evidence(worker)
-    assert evidence["expected_head"] == world.repository.head().commit
-    assert any(tag.startswith("perago-relocated-") for tag in world.repository.tags())
+    assert evidence["expected_head"] == harness.repository.head().commit
+    assert any(tag.startswith("perago-relocated-") for tag in harness.repository.tags())
 
 
 async def test_an_exact_tree_is_offered_again_when_the_server_gave_up(tmp_path: Path) -> None:
     """The second round finds the branch that the first one made."""
-    world = await FaultWorld(tmp_path, PolicySetting.LINEAGE).started()
-    await world.attempt(world.worker([crash(after="merge")]))
-    await world.lose_lease()
-    assert len(world.publications()) == 1
-    report = await world.report(answer("merge", TooManyTries("busy")))
+    harness = await AttemptHarness(tmp_path, PolicySetting.LINEAGE).started()
+    await harness.attempt(harness.worker([crash(after="merge")]))
+    await harness.lose_lease()
+    assert len(harness.publications()) == 1
+    report = await harness.report(answer("merge", TooManyTries("busy")))
 
     assert report.error is None, report.error
-    await assert_accepted(world, publications_max=2)
-    assert not any("-onto-" in name for name in staging_branches(world))
+    await assert_accepted(harness, publications_max=2)
+    assert not any("-onto-" in name for name in staging_branches(harness))

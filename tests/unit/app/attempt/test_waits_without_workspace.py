@@ -8,12 +8,12 @@ from typing import Any, TypeVar, cast, final
 
 import pytest
 from pydantic import BaseModel
-from tests.attempt_worlds import AttemptWorker
-from tests.unit.app.attempt.fault_world import (
+from tests.attempt_workers import AttemptWorker
+from tests.unit.app.attempt.attempt_harness import (
     CONDUCTOR,
     RESPONSE_SECONDS,
     TASK,
-    FaultWorld,
+    AttemptHarness,
     Outage,
 )
 
@@ -43,27 +43,27 @@ WALK = Moment("commits.first_parents", Side.BEFORE)
 class Scene:
     """A workflow with one task without a workspace, and workers that serve it."""
 
-    world: FaultWorld
+    harness: AttemptHarness
     name: str
     params: dict[str, object] = field(default_factory=dict[str, object])
 
     async def start(self) -> None:
         """Register and start it."""
-        world = self.world
+        harness = self.harness
         definition: dict[str, object] = {"name": self.name, "ownerEmail": "data@example.com"}
         definition |= {"retryCount": 10, "retryDelaySeconds": 0, "timeoutSeconds": 0}
-        definition |= {"responseTimeoutSeconds": world.response_seconds}
-        await world.operator.definitions.put(definition)
+        definition |= {"responseTimeoutSeconds": harness.response_seconds}
+        await harness.operator.definitions.put(definition)
         row: dict[str, object] = {"name": self.name, "taskReferenceName": "only"}
         row |= {"type": "SIMPLE", "inputParameters": {"params": self.params}}
-        await world.operator.workflows.put_definition(
+        await harness.operator.workflows.put_definition(
             {"name": "flow", "version": 1, "schemaVersion": 2, "tasks": [row]}
         )
-        world.workflow = await world.operator.workflows.start("flow", {})
+        harness.workflow = await harness.operator.workflows.start("flow", {})
 
     def worker(self, gate: CallGate | None = None) -> AttemptWorker:
         """A process."""
-        return self.world.worker(gate=gate)
+        return self.harness.worker(gate=gate)
 
     async def run(self, worker: AttemptWorker, lease: Lease | None = None) -> AttemptReport:
         """Poll one attempt and run it to its end."""
@@ -72,14 +72,14 @@ class Scene:
         attempt = Attempt(
             task=worker.tasks[self.name],
             record=record,
-            execution_id=worker.world.identities.new_execution_id(),
+            execution_id=worker.harness.identities.new_execution_id(),
             settings=worker.settings,
         )
-        return await self.world.drive(run_attempt(worker.world, attempt, lease or NoLease()))
+        return await self.harness.drive(run_attempt(worker.harness, attempt, lease or NoLease()))
 
     async def assert_one_row(self, *, polls: int = 1) -> None:
         """The workflow completed, and its one row was polled so often."""
-        record = await self.world.read()
+        record = await self.harness.read()
         rows = [(row.snapshot.status, row.snapshot.poll_count) for row in record.attempts]
         assert rows == [(AttemptStatus.COMPLETED, polls)], [row.reason for row in record.attempts]
         assert record.status is WorkflowStatus.COMPLETED
@@ -91,10 +91,12 @@ def join_scene(
     patience_seconds: float = PATIENCE_SECONDS,
 ) -> Scene:
     """A join of two commits of one branch."""
-    world = FaultWorld(root, policy, patience_seconds=patience_seconds)
-    world.task = JOIN_TASK
-    refs = [world.input, world.human()]
-    return Scene(world, JOIN_TASK.name, {"workspaces": [world.workspace(ref=ref) for ref in refs]})
+    harness = AttemptHarness(root, policy, patience_seconds=patience_seconds)
+    harness.task = JOIN_TASK
+    refs = [harness.input, harness.human()]
+    return Scene(
+        harness, JOIN_TASK.name, {"workspaces": [harness.workspace(ref=ref) for ref in refs]}
+    )
 
 
 class Params(BaseModel):
@@ -113,7 +115,7 @@ def free_scene(
     patience_seconds: float = PATIENCE_SECONDS,
 ) -> Scene:
     """A task without a workspace that counts its runs."""
-    world = FaultWorld(
+    harness = AttemptHarness(
         root,
         PolicySetting.SETTLED,
         response_seconds=response_seconds,
@@ -123,11 +125,11 @@ def free_scene(
     @task(name=TASK, owner_email="data@example.com")
     def count(params: Params) -> Counted:
         del params
-        world.runs += 1
-        return Counted(run=world.runs)
+        harness.runs += 1
+        return Counted(run=harness.runs)
 
-    world.task = task_of(count)
-    return Scene(world, TASK)
+    harness.task = task_of(count)
+    return Scene(harness, TASK)
 
 
 def waits_of(worker: AttemptWorker) -> list[tuple[Phase, object]]:
@@ -140,7 +142,7 @@ async def _calls(scene: Scene) -> int:
     await scene.start()
     await scene.run(scene.worker())
     await scene.assert_one_row()
-    return scene.world.requests().total()
+    return scene.harness.requests().total()
 
 
 @pytest.mark.parametrize("side", Side)
@@ -152,7 +154,7 @@ async def test_an_outage_at_any_call_of_a_join_costs_it_no_attempt(
     for nth in range(2, await _calls(join_scene(tmp_path / "healthy", policy)) + 1):
         scene = join_scene(tmp_path / str(nth), policy)
         await scene.start()
-        outage = Outage(scene.world.clock, Moment(ANY_CALL, side, nth=nth))
+        outage = Outage(scene.harness.clock, Moment(ANY_CALL, side, nth=nth))
         worker = scene.worker(outage)
         await scene.run(worker)
         await scene.assert_one_row()
@@ -170,13 +172,13 @@ async def test_a_join_whose_patience_is_over_hands_its_row_back(
     """Under every policy: a join publishes nothing, so the documents promise nothing of it."""
     scene = join_scene(tmp_path, policy, patience_seconds=30)
     await scene.start()
-    away = Outage(scene.world.clock, WALK, seconds=FOR_EVER)
+    away = Outage(scene.harness.clock, WALK, seconds=FOR_EVER)
     report = await scene.run(scene.worker(away))
     assert report.status == HANDED_BACK
-    (row,) = (await scene.world.read()).attempts
+    (row,) = (await scene.harness.read()).attempts
     assert row.snapshot.status is AttemptStatus.SCHEDULED
     assert "for lakeFS, until PERAGO_PATIENCE was over" in str(row.reason)
-    scene.world.clock.advance(10)
+    scene.harness.clock.advance(10)
     await scene.run(scene.worker())
     await scene.assert_one_row(polls=2)
 
@@ -188,11 +190,11 @@ async def test_a_join_is_handed_back_five_times_and_then_fails_with_all_reasons(
     await scene.start()
     ends: list[str] = []
     for _ in range(HAND_BACKS_MAX + 1):
-        away = Outage(scene.world.clock, WALK, seconds=FOR_EVER)
+        away = Outage(scene.harness.clock, WALK, seconds=FOR_EVER)
         ends.append((await scene.run(scene.worker(away))).status)
-        scene.world.clock.advance(1000)
+        scene.harness.clock.advance(1000)
     assert ends == [HANDED_BACK] * HAND_BACKS_MAX + ["FAILED"]
-    assert "PRG-U002" in str((await scene.world.read()).attempts[0].reason)
+    assert "PRG-U002" in str((await scene.harness.read()).attempts[0].reason)
 
 
 @final
@@ -208,11 +210,11 @@ class DrainWhile(StopOrder):
 async def test_a_drain_ends_the_wait_of_a_join_and_its_row_goes_back(tmp_path: Path) -> None:
     scene = join_scene(tmp_path)
     await scene.start()
-    worker = scene.worker(Outage(scene.world.clock, WALK, seconds=FOR_EVER))
-    worker = replace(worker, world=replace(worker.world, stop_order=DrainWhile()))
+    worker = scene.worker(Outage(scene.harness.clock, WALK, seconds=FOR_EVER))
+    worker = replace(worker, harness=replace(worker.harness, stop_order=DrainWhile()))
     report = await scene.run(worker)
     assert report.status == HANDED_BACK
-    (row,) = (await scene.world.read()).attempts
+    (row,) = (await scene.harness.read()).attempts
     assert "worker draining: a deploy" in str(row.reason)
     await scene.run(scene.worker())  # at once: a drain says nothing of the next worker
     await scene.assert_one_row(polls=2)
@@ -225,10 +227,10 @@ async def test_an_outage_at_any_call_of_a_task_without_a_workspace_costs_no_run(
     for nth in range(2, await _calls(free_scene(tmp_path / "healthy")) + 1):
         scene = free_scene(tmp_path / str(nth))
         await scene.start()
-        worker = scene.worker(Outage(scene.world.clock, Moment(ANY_CALL, side, nth=nth)))
+        worker = scene.worker(Outage(scene.harness.clock, Moment(ANY_CALL, side, nth=nth)))
         await scene.run(worker)
         await scene.assert_one_row()
-        assert scene.world.runs == 1
+        assert scene.harness.runs == 1
         assert waits_of(worker) == [(Phase.WAITING, "Conductor"), (Phase.WAITED, "Conductor")]
 
 
@@ -255,11 +257,11 @@ async def test_the_outcome_is_delivered_as_long_as_the_row_is_ours(
     """Also without patience, which is for steps that could be given up."""
     scene = free_scene(tmp_path, response_seconds=180, patience_seconds=0)
     await scene.start()
-    clock = scene.world.clock
+    clock = scene.harness.clock
     worker = scene.worker(Outage(clock, Moment("complete", Side.BEFORE), seconds=away))
     report = await scene.run(worker, LastBeat(clock.monotonic()))
     assert report.recorded.name == status
-    assert scene.world.runs == 1
+    assert scene.harness.runs == 1
 
 
 @final
@@ -267,7 +269,7 @@ class Silent(CallGate):
     """The first completion arrives nowhere and is not answered, as by a network that drops it."""
 
     def __init__(self, scene: Scene) -> None:
-        self._clock = scene.world.clock
+        self._clock = scene.harness.clock
         self.timeouts: list[float] = []
 
     async def passes(self, call: Call, send: Any) -> Any:  # noqa: ANN401 - any port's
@@ -283,8 +285,8 @@ class Silent(CallGate):
 async def test_a_completion_that_is_not_answered_leaves_time_for_another(tmp_path: Path) -> None:
     scene = free_scene(tmp_path, response_seconds=600)
     await scene.start()
-    silent, began = Silent(scene), scene.world.clock.monotonic()
+    silent, began = Silent(scene), scene.harness.clock.monotonic()
     report = await scene.run(scene.worker(silent), LastBeat(began))
     assert report.recorded.name == "RECORDED"
     assert len(silent.timeouts) == 2
-    assert scene.world.clock.monotonic() - began < 60
+    assert scene.harness.clock.monotonic() - began < 60

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import cast
 
 import pytest
-from tests.unit.app.attempt.fault_world import FaultWorld
+from tests.unit.app.attempt.attempt_harness import AttemptHarness
 
 from perago.domain import policy, settled
 from perago.domain.attempt import WorkflowStatus
@@ -60,35 +60,35 @@ def leave(workspace: Path, run: int) -> None:
 async def test_the_table_sees_the_first_object_that_is_removed(
     tmp_path: Path, seen: list[PublicationFacts], body: Body, removed: str | None
 ) -> None:
-    world = await FaultWorld(tmp_path, PolicySetting.SETTLED, body=body).started()
-    assert (await world.finish()).status is WorkflowStatus.COMPLETED
+    harness = await AttemptHarness(tmp_path, PolicySetting.SETTLED, body=body).started()
+    assert (await harness.finish()).status is WorkflowStatus.COMPLETED
     assert [facts.removed for facts in seen] == [removed]
 
 
 async def test_a_resumed_attempt_sees_what_the_decided_commit_removes(
     tmp_path: Path, seen: list[PublicationFacts]
 ) -> None:
-    world = await FaultWorld(tmp_path, PolicySetting.SETTLED, body=delete).started()
-    await world.attempt(world.worker([crash(after="decide")]))
+    harness = await AttemptHarness(tmp_path, PolicySetting.SETTLED, body=delete).started()
+    await harness.attempt(harness.worker([crash(after="decide")]))
     assert seen == []
-    world.clock.advance(world.response_seconds + 1)
-    assert (await world.finish()).status is WorkflowStatus.COMPLETED
+    harness.clock.advance(harness.response_seconds + 1)
+    assert (await harness.finish()).status is WorkflowStatus.COMPLETED
     assert [facts.removed for facts in seen] == ["data/kept.txt"]
-    assert world.runs == 1
+    assert harness.runs == 1
 
 
 async def test_it_is_read_once_whatever_the_number_of_rounds(
     tmp_path: Path, seen: list[PublicationFacts]
 ) -> None:
-    world = await FaultWorld(tmp_path, PolicySetting.SETTLED, body=delete).started()
+    harness = await AttemptHarness(tmp_path, PolicySetting.SETTLED, body=delete).started()
     # The first two merges are those of the canary, which tries the fence.
-    worker = world.worker([answer("merge", TooManyTries("busy"))])
-    await world.attempt(worker)
+    worker = harness.worker([answer("merge", TooManyTries("busy"))])
+    await harness.attempt(worker)
     assert [facts.removed for facts in seen] == ["data/kept.txt"] * 2
-    assert world.workers[0].calls["commits.diff_page"] == 1
+    assert harness.workers[0].calls["commits.diff_page"] == 1
 
 
 async def test_a_policy_that_does_not_ask_costs_no_request(tmp_path: Path) -> None:
-    world = await FaultWorld(tmp_path, PolicySetting.SETTLED, body=delete).started()
-    assert (await world.finish()).status is WorkflowStatus.COMPLETED
-    assert world.workers[0].calls["commits.diff_page"] == 0
+    harness = await AttemptHarness(tmp_path, PolicySetting.SETTLED, body=delete).started()
+    assert (await harness.finish()).status is WorkflowStatus.COMPLETED
+    assert harness.workers[0].calls["commits.diff_page"] == 0

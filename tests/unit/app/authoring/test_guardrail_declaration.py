@@ -109,7 +109,7 @@ def test_a_guardrail_with_impossible_values_is_refused(
     assert text in str(caught.value)
 
 
-def test_a_required_glob_wants_at_least_one_match_unless_told() -> None:
+def test_a_required_glob_wants_at_least_one_match_by_default() -> None:
     assert (require_glob("a").min_count, require_glob("a").max_count) == (1, None)
     assert require_glob("a", min_count=0, max_count=0).min_count == 0
     assert WorkspaceGuardrail(kind="require_glob", path="a").min_count == 1

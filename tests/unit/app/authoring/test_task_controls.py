@@ -113,5 +113,5 @@ def test_policies_can_be_changed_but_a_budget_cannot() -> None:
         PublishBudget.model_validate(BUDGET).heartbeat_interval_seconds = 3
 
 
-def test_the_policy_and_the_limit_of_the_body_are_left_to_the_settings_unless_told() -> None:
+def test_the_policy_and_the_limit_of_the_body_are_left_to_the_settings_by_default() -> None:
     assert (TaskControls().publication, TaskControls().body_seconds) == ("auto", 0)

@@ -316,7 +316,7 @@ def test_an_undecorated_function_is_no_task() -> None:
         task_of(print)
 
 
-async def test_a_workflow_given_in_place_of_a_task_is_told_where_it_belongs(
+async def test_a_workflow_given_in_place_of_a_task_is_an_error_that_says_where_it_belongs(
     perago_env: PeragoEnvironment,
 ) -> None:
     flow = sequence("flow", counting_task()[0])

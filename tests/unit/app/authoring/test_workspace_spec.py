@@ -65,7 +65,7 @@ def test_a_prefix_outside_the_repository_is_refused(prefix: str, text: str) -> N
     assert text in str(caught.value)
 
 
-def test_a_workspace_is_the_whole_repository_writable_and_alone_unless_told() -> None:
+def test_a_workspace_is_the_whole_repository_writable_and_alone_by_default() -> None:
     spec = WorkspaceSpec()
     assert spec.model_dump() == {
         "prefix": "/",

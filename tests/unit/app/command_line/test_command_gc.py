@@ -26,7 +26,7 @@ LEFT = {
 
 @pytest.fixture
 def left(project: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A directory of a dead worker, in a world in memory of this test."""
+    """A directory of a dead worker, in a harness in memory of this test."""
     monkeypatch.setenv("PERAGO_LAKEFS", f"memory:{project}")
     monkeypatch.setenv("PERAGO_CONDUCTOR", f"memory:{project}")
     directory = project.parent / "workspaces" / "task_id=t9-exec=e9"

@@ -128,7 +128,7 @@ def test_without_conductor_lakefs_tells_what_it_knows(
 
 
 @pytest.mark.usefixtures("held", "silent_conductor")
-def test_a_conductor_that_does_not_answer_is_told_by_the_exit_code(run: Run) -> None:
+def test_a_conductor_that_does_not_answer_shows_in_the_exit_code(run: Run) -> None:
     ran = run("runs", "songs")
     assert (ran.code, len(ran.out.splitlines())) == (6, 1)
     assert "warning: targets and workflows are unknown without Conductor" in ran.err

@@ -29,7 +29,7 @@ from perago.testing.trial import run_task_once
 MODULE = awkward_bodies.__name__
 FILES = {"in.txt": "in"}
 LARGE_BYTES = 32 * 1024 * 1024
-# Directories have other names in each world, and ids of attempts are in them.
+# Directories have other names in each harness, and ids of attempts are in them.
 PLACE = re.compile(r"(/[^\s;,']+)+")
 CODE = re.compile(r"PRG-[A-Z]\d{3}")
 

@@ -1,9 +1,9 @@
-"""Passes of garbage collection over a fault world, and what they leave."""
+"""Passes of garbage collection over a harness with faults, and what they leave."""
 
 from collections.abc import Sequence
 from datetime import timedelta
 
-from tests.unit.app.attempt.fault_world import FaultWorld
+from tests.unit.app.attempt.attempt_harness import AttemptHarness
 
 from perago.app.gc.judging import GcTools, Judged
 from perago.app.gc.remote_pass import RemotePass
@@ -18,40 +18,40 @@ DAY = 24 * HOUR
 
 
 async def collect(
-    world: FaultWorld,
+    harness: AttemptHarness,
     *,
     dry_run: bool = False,
     times: RetentionTimes = AT_ONCE,
     faults: Sequence[Fault] = (),
     repository: str = "repo",
 ) -> list[Judged]:
-    """One pass over the world's repository, by a worker of its own."""
-    ports = world.worker(faults).world
+    """One pass over the harness's repository, by a worker of its own."""
+    ports = harness.worker(faults).harness
     tools = GcTools(
         ports.lakefs.branches, ports.lakefs.commits, ports.lakefs.tags, ports.queue, ports.clock
     )
     one_pass = RemotePass(tools, RepositoryId(repository), times, dry_run)
-    return await world.drive(one_pass.run())
+    return await harness.drive(one_pass.run())
 
 
-def litter(world: FaultWorld) -> list[str]:
+def litter(harness: AttemptHarness) -> list[str]:
     """Every branch and tag of ours."""
-    names = [*world.repository.branch_names(), *world.repository.tags()]
+    names = [*harness.repository.branch_names(), *harness.repository.tags()]
     return [name for name in names if name.startswith("perago-")]
 
 
-def staging_branches(world: FaultWorld) -> list[str]:
+def staging_branches(harness: AttemptHarness) -> list[str]:
     """Staging branches, scratch branches included."""
-    return sorted(name for name in litter(world) if name.startswith("perago-staging-"))
+    return sorted(name for name in litter(harness) if name.startswith("perago-staging-"))
 
 
-def decisions(world: FaultWorld) -> list[str]:
+def decisions(harness: AttemptHarness) -> list[str]:
     """Decision tags."""
-    return sorted(name for name in litter(world) if name.startswith("perago-settled-"))
+    return sorted(name for name in litter(harness) if name.startswith("perago-settled-"))
 
 
-async def decide_and_die(world: FaultWorld) -> None:
+async def decide_and_die(harness: AttemptHarness) -> None:
     """The first attempt dies right after its decision."""
-    await world.start()
-    await world.attempt(world.worker([crash(after="tags.create")]))
-    assert len(decisions(world)) == len(staging_branches(world)) == 1
+    await harness.start()
+    await harness.attempt(harness.worker([crash(after="tags.create")]))
+    assert len(decisions(harness)) == len(staging_branches(harness)) == 1

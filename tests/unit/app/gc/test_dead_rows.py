@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from tests.dead_owners import let_locks_go
-from tests.unit.app.attempt.fault_world import TASK
+from tests.unit.app.attempt.attempt_harness import TASK
 from tests.unit.app.attempt.test_kept_outcomes import Host
 
 from perago.adapters.filesystem.locks import RootLock
@@ -41,8 +41,8 @@ async def one_died(
 ) -> Host:
     """A worker holds one row and is gone; its lease is not over."""
     host = Host(tmp_path, policy)
-    await host.world.start()
-    assert await host.world.attempt(host.worker(crash(before=before))) is None
+    await host.harness.start()
+    assert await host.harness.attempt(host.worker(crash(before=before))) is None
     let_locks_go(host.root)
     return host
 
@@ -52,9 +52,9 @@ async def next_worker(
 ) -> WorkflowRecord:
     """The next worker of this root starts; the workflow as it is then."""
     worker = host.worker(*faults)
-    given = {TASK: host.world.task} if tasks is None else tasks
-    await LostRows(worker.world, given, worker.settings, RootLock(host.root)).of_directories()
-    return await host.world.read()
+    given = {TASK: host.harness.task} if tasks is None else tasks
+    await LostRows(worker.harness, given, worker.settings, RootLock(host.root)).of_directories()
+    return await host.harness.read()
 
 
 async def test_the_row_of_a_dead_worker_goes_on_at_once_and_spends_no_retry(
@@ -64,43 +64,43 @@ async def test_the_row_of_a_dead_worker_goes_on_at_once_and_spends_no_retry(
     (row,) = (await next_worker(host)).attempts
     assert row.snapshot.status is SCHEDULED
     assert str(row.reason) == "handed back (1 of 5): worker worker-1 died"
-    lines = await host.world.operator.queue.read_log(row.snapshot.task_id)
+    lines = await host.harness.operator.queue.read_log(row.snapshot.task_id)
     assert lines == (str(row.reason),)
 
     await host.next_attempt()
 
-    (row,) = (await host.world.read()).attempts
+    (row,) = (await host.harness.read()).attempts
     assert (row.snapshot.retry_count, row.snapshot.poll_count) == (0, 2)
-    assert host.world.runs == 1, "the outcome was kept"
+    assert host.harness.runs == 1, "the outcome was kept"
 
 
 async def test_the_row_of_a_living_worker_is_never_handed_back(tmp_path: Path) -> None:
     host = Host(tmp_path)
-    await host.world.start()
-    assert await host.world.attempt(host.worker(crash(before="objects.upload"))) is None
+    await host.harness.start()
+    assert await host.harness.attempt(host.worker(crash(before="objects.upload"))) is None
     (row,) = (await next_worker(host)).attempts  # nobody has let its locks go
     assert (row.snapshot.status, row.snapshot.poll_count) == (IN_PROGRESS, 1)
 
 
 async def test_a_row_that_another_worker_has_now_is_left_alone(tmp_path: Path) -> None:
     host = await one_died(tmp_path)
-    (row,) = (await host.world.read()).attempts
-    await host.world.operator.workflows.release_without_result(row)
-    assert await host.world.worker().poll(TASK) is not None
+    (row,) = (await host.harness.read()).attempts
+    await host.harness.operator.workflows.release_without_result(row)
+    assert await host.harness.worker().poll(TASK) is not None
     (row,) = (await next_worker(host)).attempts
     assert (row.snapshot.status, row.snapshot.poll_count) == (IN_PROGRESS, 2)
 
 
-async def test_a_row_that_somebody_else_gets_while_it_is_looked_at_is_left_alone(
+async def test_a_row_that_another_worker_gets_while_it_is_looked_at_is_left_alone(
     tmp_path: Path,
 ) -> None:
     """Between the look at the workflow and the one at the row."""
     host = await one_died(tmp_path)
 
     async def redeliver() -> None:
-        (row,) = (await host.world.read()).attempts
-        await host.world.operator.workflows.release_without_result(row)
-        assert await host.world.worker().poll(TASK) is not None
+        (row,) = (await host.harness.read()).attempts
+        await host.harness.operator.workflows.release_without_result(row)
+        assert await host.harness.worker().poll(TASK) is not None
 
     (row,) = (await next_worker(host, meanwhile(redeliver, before="queue.read_attempt"))).attempts
     assert (row.snapshot.status, row.snapshot.poll_count) == (IN_PROGRESS, 2)
@@ -109,7 +109,7 @@ async def test_a_row_that_somebody_else_gets_while_it_is_looked_at_is_left_alone
 async def test_a_row_that_timed_out_is_left_alone(tmp_path: Path) -> None:
     host = await one_died(tmp_path)
     await host.lose_the_lease()
-    assert await host.world.worker().poll(TASK) is not None
+    assert await host.harness.worker().poll(TASK) is not None
     timed_out, retry = (await next_worker(host)).attempts
     assert timed_out.snapshot.status is AttemptStatus.TIMED_OUT
     assert retry.snapshot.status is IN_PROGRESS
@@ -117,7 +117,7 @@ async def test_a_row_that_timed_out_is_left_alone(tmp_path: Path) -> None:
 
 async def test_the_row_of_an_ended_workflow_is_left_alone(tmp_path: Path) -> None:
     host = await one_died(tmp_path)
-    await host.world.operator.workflows.terminate(host.world.workflow, "enough")
+    await host.harness.operator.workflows.terminate(host.harness.workflow, "enough")
     (row,) = (await next_worker(host)).attempts
     assert row.snapshot.status is AttemptStatus.CANCELED
 
@@ -129,14 +129,14 @@ async def test_a_row_whose_workers_die_again_and_again_fails_with_all_reasons(
     for _ in range(HAND_BACKS_MAX):
         (row,) = (await next_worker(host)).attempts
         assert row.snapshot.status is SCHEDULED
-        assert await host.world.attempt(host.worker(crash(before="objects.upload"))) is None
+        assert await host.harness.attempt(host.worker(crash(before="objects.upload"))) is None
         let_locks_go(host.root)
     row, retry = (await next_worker(host)).attempts
     assert (row.snapshot.status, retry.snapshot.status) == (FAILED, SCHEDULED)
     assert "handed back 5 times in a row without an end: " in str(row.reason)
     assert "worker-1 died" in str(row.reason)
     assert "PRG-U002" in str(row.reason)
-    lines = await host.world.operator.queue.read_log(row.snapshot.task_id)
+    lines = await host.harness.operator.queue.read_log(row.snapshot.task_id)
     assert lines[-1] == str(row.reason)
 
 
@@ -148,9 +148,9 @@ async def test_a_row_of_a_task_that_this_worker_does_not_know_is_left_alone(tmp_
 
 async def test_a_row_with_an_execution_time_out_is_left_alone(tmp_path: Path) -> None:
     host = await one_died(tmp_path)
-    controls = host.world.task.controls
+    controls = host.harness.task.controls
     timeout = controls.timeout.model_copy(update={"seconds": 3600})
-    limited = replace(host.world.task, controls=controls.model_copy(update={"timeout": timeout}))
+    limited = replace(host.harness.task, controls=controls.model_copy(update={"timeout": timeout}))
     (row,) = (await next_worker(host, tasks={TASK: limited})).attempts
     assert row.snapshot.status is IN_PROGRESS
 
@@ -192,13 +192,13 @@ async def test_a_row_that_cannot_be_handed_back_holds_up_no_other(
     tmp_path: Path, fault: Fault
 ) -> None:
     host = await one_died(tmp_path)
-    first = host.world.workflow
-    await host.world.start()
-    assert await host.world.attempt(host.worker(crash(before="objects.upload"))) is None
+    first = host.harness.workflow
+    await host.harness.start()
+    assert await host.harness.attempt(host.worker(crash(before="objects.upload"))) is None
     let_locks_go(host.root)
     await next_worker(host, fault)
     flows = [
-        await host.world.operator.workflows.read(each) for each in (first, host.world.workflow)
+        await host.harness.operator.workflows.read(each) for each in (first, host.harness.workflow)
     ]
     states = [flow.attempts[0].snapshot.status for flow in flows if flow is not None]
     handed_back = 2 if fault.moment.side is Side.AFTER else 1
@@ -208,18 +208,18 @@ async def test_a_row_that_cannot_be_handed_back_holds_up_no_other(
 async def test_a_conductor_that_answers_nothing_is_asked_for_three_rows(tmp_path: Path) -> None:
     host = await one_died(tmp_path)
     for _ in range(4):
-        await host.world.start()
-        assert await host.world.attempt(host.worker(crash(before="objects.upload"))) is None
+        await host.harness.start()
+        assert await host.harness.attempt(host.worker(crash(before="objects.upload"))) is None
     let_locks_go(host.root)
     await next_worker(host, always(unavailable("queue.read_workflow")))
-    assert host.world.workers[-1].calls["queue.read_workflow"] == UNANSWERED_IN_A_ROW_MAX
+    assert host.harness.workers[-1].calls["queue.read_workflow"] == UNANSWERED_IN_A_ROW_MAX
 
 
 async def test_a_hand_back_whose_answer_is_lost_is_not_repeated(tmp_path: Path) -> None:
     host = await one_died(tmp_path)
     (row,) = (await next_worker(host, lose_answer("queue.hand_back"))).attempts
     assert row.snapshot.status is SCHEDULED
-    assert host.world.workers[-1].calls["queue.hand_back"] == 1
+    assert host.harness.workers[-1].calls["queue.hand_back"] == 1
 
 
 @pytest.mark.parametrize("call", ["queue.read_workflow", "queue.read_attempt", "queue.hand_back"])
@@ -228,11 +228,11 @@ async def test_a_start_with_patience_waits_for_conductor_and_then_hands_back(
 ) -> None:
     host = await one_died(tmp_path)
     worker = host.worker(*[unavailable(call, nth=nth) for nth in range(1, 6)])
-    patience = patience_of_start(worker.world, 60, StartWait(Metrics()))
-    names, tasks = RootLock(host.root), {TASK: host.world.task}
-    dead = LostRows(worker.world, tasks, worker.settings, names, patience)
-    await host.world.drive(dead.of_directories())
-    (row,) = (await host.world.read()).attempts
+    patience = patience_of_start(worker.harness, 60, StartWait(Metrics()))
+    names, tasks = RootLock(host.root), {TASK: host.harness.task}
+    dead = LostRows(worker.harness, tasks, worker.settings, names, patience)
+    await host.harness.drive(dead.of_directories())
+    (row,) = (await host.harness.read()).attempts
     assert (row.snapshot.status, row.snapshot.poll_count) == (SCHEDULED, 1)
 
 
@@ -242,10 +242,10 @@ async def test_with_patience_a_hand_back_whose_answer_is_lost_is_found_and_not_r
     """Its second sending could meet the worker that polled the row meanwhile."""
     host = await one_died(tmp_path)
     worker = host.worker(lose_answer("queue.hand_back"))
-    patience = patience_of_start(worker.world, 60, StartWait(Metrics()))
-    names, tasks = RootLock(host.root), {TASK: host.world.task}
-    dead = LostRows(worker.world, tasks, worker.settings, names, patience)
-    await host.world.drive(dead.of_directories())
-    (row,) = (await host.world.read()).attempts
+    patience = patience_of_start(worker.harness, 60, StartWait(Metrics()))
+    names, tasks = RootLock(host.root), {TASK: host.harness.task}
+    dead = LostRows(worker.harness, tasks, worker.settings, names, patience)
+    await host.harness.drive(dead.of_directories())
+    (row,) = (await host.harness.read()).attempts
     assert row.snapshot.status is SCHEDULED
-    assert host.world.workers[-1].calls["queue.hand_back"] == 1
+    assert host.harness.workers[-1].calls["queue.hand_back"] == 1

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from tests.unit.app.attempt.fault_world import TASK, FaultWorld, assert_accepted
+from tests.unit.app.attempt.attempt_harness import TASK, AttemptHarness, assert_accepted
 from tests.unit.app.gc.gc_scene import (
     AT_ONCE,
     DAY,
@@ -42,35 +42,35 @@ DOWN = UnavailableError("down for a moment")
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> FaultWorld:
-    return FaultWorld(tmp_path, PolicySetting.SETTLED)
+def harness(tmp_path: Path) -> AttemptHarness:
+    return AttemptHarness(tmp_path, PolicySetting.SETTLED)
 
 
-async def ended_as_failed(world: FaultWorld) -> WorkflowRecord:
+async def ended_as_failed(harness: AttemptHarness) -> WorkflowRecord:
     """The operator ends the workflow while nobody works."""
-    await world.operator.workflows.terminate(world.workflow, "stop")
-    return await world.read()
+    await harness.operator.workflows.terminate(harness.workflow, "stop")
+    return await harness.read()
 
 
 async def test_a_pass_that_loses_any_answer_keeps_what_a_living_decision_needs(
     tmp_path: Path,
 ) -> None:
-    healthy = FaultWorld(tmp_path / "healthy", PolicySetting.SETTLED)
+    healthy = AttemptHarness(tmp_path / "healthy", PolicySetting.SETTLED)
     await decide_and_die(healthy)
     await healthy.lose_lease()
     await collect(healthy)
     calls = healthy.workers[-1].calls.total()
     assert calls > 5
     for nth in range(1, calls + 1):
-        world = FaultWorld(tmp_path / str(nth), PolicySetting.SETTLED)
-        await decide_and_die(world)
-        await world.lose_lease()
-        needed = {*decisions(world), *staging_branches(world)}
-        await collect(world, faults=[refuse(ANY_CALL, DOWN, nth=nth)])
-        assert needed <= set(litter(world)), f"call {nth} was not answered"
-        await world.finish()
-        await assert_accepted(world)
-        assert world.runs == 1, "the decision was finished, not made again"
+        harness = AttemptHarness(tmp_path / str(nth), PolicySetting.SETTLED)
+        await decide_and_die(harness)
+        await harness.lose_lease()
+        needed = {*decisions(harness), *staging_branches(harness)}
+        await collect(harness, faults=[refuse(ANY_CALL, DOWN, nth=nth)])
+        assert needed <= set(litter(harness)), f"call {nth} was not answered"
+        await harness.finish()
+        await assert_accepted(harness)
+        assert harness.runs == 1, "the decision was finished, not made again"
 
 
 async def test_a_replaced_attempt_that_decides_while_it_is_judged_keeps_its_branch(
@@ -83,252 +83,254 @@ async def test_a_replaced_attempt_that_decides_while_it_is_judged_keeps_its_bran
         for side in Side
     ]
     for number, moment in enumerate(moments):
-        world = await FaultWorld(tmp_path / str(number), PolicySetting.SETTLED).started()
-        await world.attempt(world.worker([crash(before="tags.create")]))
-        await world.lose_lease()
-        world.clock.advance(DAY)
-        (branch,) = staging_branches(world)
-        head = world.repository.head(branch)
+        harness = await AttemptHarness(tmp_path / str(number), PolicySetting.SETTLED).started()
+        await harness.attempt(harness.worker([crash(before="tags.create")]))
+        await harness.lose_lease()
+        harness.clock.advance(DAY)
+        (branch,) = staging_branches(harness)
+        head = harness.repository.head(branch)
         tag = f"perago-settled-{head.metadata[LOGICAL_EXECUTION_KEY]}"
 
-        def decide(world: FaultWorld = world, tag: str = tag, commit: str = head.commit) -> None:
-            world.repository.tag(tag, commit)
+        def decide(
+            harness: AttemptHarness = harness, tag: str = tag, commit: str = head.commit
+        ) -> None:
+            harness.repository.tag(tag, commit)
 
-        await collect(world, times=DEFAULT, faults=[Meanwhile(moment, decide)])
-        assert decisions(world) == [tag], "the moment came"
-        assert staging_branches(world) == [branch], str(moment)
-        assert world.repository.head(branch).commit == head.commit
+        await collect(harness, times=DEFAULT, faults=[Meanwhile(moment, decide)])
+        assert decisions(harness) == [tag], "the moment came"
+        assert staging_branches(harness) == [branch], str(moment)
+        assert harness.repository.head(branch).commit == head.commit
 
 
 async def test_an_undecided_staged_commit_keeps_its_branch_for_a_day(
-    world: FaultWorld,
+    harness: AttemptHarness,
 ) -> None:
     """Its attempt may stand still between commit and decision, and go on when it was replaced."""
-    await world.start()
-    await world.attempt(world.worker([crash(before="tags.create")]))
-    await world.lose_lease()
-    (branch,) = staging_branches(world)
-    await collect(world, times=DEFAULT)
-    assert staging_branches(world) == [branch]
-    world.clock.advance(DAY)
-    await collect(world, times=DEFAULT)
-    assert staging_branches(world) == []
+    await harness.start()
+    await harness.attempt(harness.worker([crash(before="tags.create")]))
+    await harness.lose_lease()
+    (branch,) = staging_branches(harness)
+    await collect(harness, times=DEFAULT)
+    assert staging_branches(harness) == [branch]
+    harness.clock.advance(DAY)
+    await collect(harness, times=DEFAULT)
+    assert staging_branches(harness) == []
 
 
 @pytest.mark.parametrize(
     "lost", [[], [lose_request("branch", nth=2)]], ids=["at once", "although a request is lost"]
 )
 async def test_an_attempt_that_decides_after_its_branch_went_puts_it_back(
-    world: FaultWorld, lost: list[Fault]
+    harness: AttemptHarness, lost: list[Fault]
 ) -> None:
     """It stood still between commit and decision, longer than any age; then it goes on."""
-    await world.start()
+    await harness.start()
     gone: list[str] = []
 
     def be_collected() -> None:
-        gone.extend(staging_branches(world))
-        world.conductor.terminate(world.workflow, "stop")
-        world.repository.delete_branch(*gone)
+        gone.extend(staging_branches(harness))
+        harness.conductor.terminate(harness.workflow, "stop")
+        harness.repository.delete_branch(*gone)
 
     collected = meanwhile(be_collected, before="tags.create")
-    report = await world.report(collected, *lost)
+    report = await harness.report(collected, *lost)
     assert report.update is None, "it learned that it is stale"
-    (tag,) = decisions(world)
-    assert staging_branches(world) == gone
-    assert world.repository.head(gone[0]).commit == world.repository.tags()[TagName(tag)]
+    (tag,) = decisions(harness)
+    assert staging_branches(harness) == gone
+    assert harness.repository.head(gone[0]).commit == harness.repository.tags()[TagName(tag)]
 
 
 @pytest.mark.parametrize("call", ["tags.list_page", "commits.read", "branches.create"])
 async def test_a_branch_is_put_back_although_one_answer_is_lost(
-    world: FaultWorld, call: str
+    harness: AttemptHarness, call: str
 ) -> None:
-    await world.start()
-    await world.attempt(world.worker([crash(after="branch")]))
-    await world.lose_lease()
-    (branch,) = staging_branches(world)
-    tag = f"perago-settled-{world.workflow}-{'a' * 32}-{'b' * 32}"
+    await harness.start()
+    await harness.attempt(harness.worker([crash(after="branch")]))
+    await harness.lose_lease()
+    (branch,) = staging_branches(harness)
+    tag = f"perago-settled-{harness.workflow}-{'a' * 32}-{'b' * 32}"
 
     def commit_and_decide() -> None:
         metadata = {STAGING_BRANCH: branch}
-        world.repository.tag(tag, world.repository.commit({}, branch, metadata=metadata))
+        harness.repository.tag(tag, harness.repository.commit({}, branch, metadata=metadata))
 
     listed_before = 3  # decisions, marks, relocated heads
     lost = refuse(call, DOWN, nth=listed_before + 1 if call == "tags.list_page" else 1)
     decided = meanwhile(commit_and_decide, before="branches.delete")
-    await collect(world, times=DEFAULT, faults=[decided, lost])
-    assert staging_branches(world) == [branch]
+    await collect(harness, times=DEFAULT, faults=[decided, lost])
+    assert staging_branches(harness) == [branch]
 
 
 async def test_a_retry_that_cannot_finish_a_decision_puts_its_branch_back(
-    world: FaultWorld,
+    harness: AttemptHarness,
 ) -> None:
     """The attempt that decided was collected before and died right after: nobody else looks."""
-    await decide_and_die(world)
-    (branch,) = staging_branches(world)
-    world.repository.delete_branch(branch)
-    await world.lose_lease()
+    await decide_and_die(harness)
+    (branch,) = staging_branches(harness)
+    harness.repository.delete_branch(branch)
+    await harness.lose_lease()
 
     def stop() -> None:
-        world.conductor.terminate(world.workflow, "stop")
+        harness.conductor.terminate(harness.workflow, "stop")
 
-    await world.attempt(world.worker([meanwhile(stop, after="commits.first_parents")]))
-    assert staging_branches(world) == [branch]
+    await harness.attempt(harness.worker([meanwhile(stop, after="commits.first_parents")]))
+    assert staging_branches(harness) == [branch]
 
 
-async def test_a_retry_publishes_a_decision_whose_branch_is_gone(world: FaultWorld) -> None:
+async def test_a_retry_publishes_a_decision_whose_branch_is_gone(harness: AttemptHarness) -> None:
     """As long as lakeFS's own collection has not run, its commit is found by its id."""
-    await decide_and_die(world)
-    world.repository.delete_branch(*staging_branches(world))
-    await world.lose_lease()
-    await world.attempt(world.worker())
-    await assert_accepted(world)
-    assert world.runs == 1
+    await decide_and_die(harness)
+    harness.repository.delete_branch(*staging_branches(harness))
+    await harness.lose_lease()
+    await harness.attempt(harness.worker())
+    await assert_accepted(harness)
+    assert harness.runs == 1
 
 
 @pytest.mark.parametrize("side", list(Side), ids=str)
 async def test_a_branch_that_was_empty_when_it_was_judged_is_put_back_with_its_decision(
-    world: FaultWorld, side: Side
+    harness: AttemptHarness, side: Side
 ) -> None:
-    await world.start()
-    await world.attempt(world.worker([crash(after="branch")]))
-    await world.lose_lease()
-    (branch,) = staging_branches(world)
+    await harness.start()
+    await harness.attempt(harness.worker([crash(after="branch")]))
+    await harness.lose_lease()
+    (branch,) = staging_branches(harness)
     made: Mapping[str, str] = {STAGING_BRANCH: branch}
-    tag = f"perago-settled-{world.workflow}-{'a' * 32}-{'b' * 32}"
+    tag = f"perago-settled-{harness.workflow}-{'a' * 32}-{'b' * 32}"
 
     def commit_and_decide() -> None:
-        world.repository.tag(tag, world.repository.commit({}, branch, metadata=made))
+        harness.repository.tag(tag, harness.repository.commit({}, branch, metadata=made))
 
     moment = Moment("branches.head" if side is Side.AFTER else "branches.delete", side)
-    judged = await collect(world, times=DEFAULT, faults=[Meanwhile(moment, commit_and_decide)])
-    assert staging_branches(world) == [branch]
-    assert world.repository.head(branch).commit == world.repository.tags()[TagName(tag)]
+    judged = await collect(harness, times=DEFAULT, faults=[Meanwhile(moment, commit_and_decide)])
+    assert staging_branches(harness) == [branch]
+    assert harness.repository.head(branch).commit == harness.repository.tags()[TagName(tag)]
     (told,) = [each for each in judged if each.name == branch]
     assert (told.removed, told.error) == (False, None)
     assert "put back" in told.reason
 
 
 async def test_a_commit_that_came_late_on_top_of_a_decision_hides_it_from_no_pass(
-    world: FaultWorld,
+    harness: AttemptHarness,
 ) -> None:
     """A Spark body holds keys, and an executor of it may commit after the attempt did."""
-    await decide_and_die(world)
-    (branch,) = staging_branches(world)
-    world.repository.commit({"data/late.txt": b"late"}, branch)
-    await world.lose_lease()
-    await collect(world)
-    assert staging_branches(world) == [branch]
+    await decide_and_die(harness)
+    (branch,) = staging_branches(harness)
+    harness.repository.commit({"data/late.txt": b"late"}, branch)
+    await harness.lose_lease()
+    await collect(harness)
+    assert staging_branches(harness) == [branch]
 
 
 async def test_a_decision_of_an_ended_workflow_keeps_its_branch_for_the_operators_retry(
-    world: FaultWorld,
+    harness: AttemptHarness,
 ) -> None:
-    await decide_and_die(world)
-    needed = {*decisions(world), *staging_branches(world)}
-    await ended_as_failed(world)
-    world.clock.advance(6 * DAY)
-    await collect(world, times=DEFAULT)
-    assert needed <= set(litter(world))
-    await world.operator.workflows.retry(world.workflow)
-    await world.finish()
-    await assert_accepted(world)
-    assert world.runs == 1
+    await decide_and_die(harness)
+    needed = {*decisions(harness), *staging_branches(harness)}
+    await ended_as_failed(harness)
+    harness.clock.advance(6 * DAY)
+    await collect(harness, times=DEFAULT)
+    assert needed <= set(litter(harness))
+    await harness.operator.workflows.retry(harness.workflow)
+    await harness.finish()
+    await assert_accepted(harness)
+    assert harness.runs == 1
 
 
 async def test_a_decision_and_its_branch_go_seven_days_after_the_end_of_their_workflow(
-    world: FaultWorld,
+    harness: AttemptHarness,
 ) -> None:
     """The workflow stood still for a month before it ended."""
-    await decide_and_die(world)
-    world.clock.advance(30 * DAY)
-    await ended_as_failed(world)
-    needed = {*decisions(world), *staging_branches(world)}
-    world.clock.advance(7 * DAY - 1)
-    await collect(world, times=DEFAULT)
-    assert needed <= set(litter(world))
-    world.clock.advance(1)
-    await collect(world, times=DEFAULT)
-    assert litter(world) == []
+    await decide_and_die(harness)
+    harness.clock.advance(30 * DAY)
+    await ended_as_failed(harness)
+    needed = {*decisions(harness), *staging_branches(harness)}
+    harness.clock.advance(7 * DAY - 1)
+    await collect(harness, times=DEFAULT)
+    assert needed <= set(litter(harness))
+    harness.clock.advance(1)
+    await collect(harness, times=DEFAULT)
+    assert litter(harness) == []
 
 
 async def test_a_decision_that_conductor_does_not_know_goes_after_its_own_age(
-    world: FaultWorld,
+    harness: AttemptHarness,
 ) -> None:
-    await decide_and_die(world)
-    needed = {*decisions(world), *staging_branches(world)}
-    world.conductor = MemoryConductor(world.clock)  # an archive has taken the workflow
-    world.clock.advance(7 * DAY - HOUR)
-    await collect(world, times=DEFAULT)
-    assert needed <= set(litter(world))
-    world.clock.advance(HOUR)
-    await collect(world, times=DEFAULT)
-    assert litter(world) == []
+    await decide_and_die(harness)
+    needed = {*decisions(harness), *staging_branches(harness)}
+    harness.conductor = MemoryConductor(harness.clock)  # an archive has taken the workflow
+    harness.clock.advance(7 * DAY - HOUR)
+    await collect(harness, times=DEFAULT)
+    assert needed <= set(litter(harness))
+    harness.clock.advance(HOUR)
+    await collect(harness, times=DEFAULT)
+    assert litter(harness) == []
 
 
 async def test_marks_of_a_living_workflow_stay_though_nothing_else_of_it_is_left(
-    world: FaultWorld,
+    harness: AttemptHarness,
 ) -> None:
     """A rerun would take the key of the attempt it replaces, and resume where it should compute."""
-    await world.start()
-    await world.attempt(world.worker([crash(before="branches.create")]))
-    await world.lose_lease()
-    await world.attempt(world.worker([crash(after="tags.create")]))  # its mark
-    (mark,) = [name for name in litter(world) if name.startswith("perago-attempt-")]
-    world.clock.advance(30 * DAY)
-    await collect(world, times=DEFAULT)
-    assert mark in litter(world)
-    await ended_as_failed(world)
-    world.clock.advance(7 * DAY)
-    await collect(world, times=DEFAULT)
-    assert mark not in litter(world)
+    await harness.start()
+    await harness.attempt(harness.worker([crash(before="branches.create")]))
+    await harness.lose_lease()
+    await harness.attempt(harness.worker([crash(after="tags.create")]))  # its mark
+    (mark,) = [name for name in litter(harness) if name.startswith("perago-attempt-")]
+    harness.clock.advance(30 * DAY)
+    await collect(harness, times=DEFAULT)
+    assert mark in litter(harness)
+    await ended_as_failed(harness)
+    harness.clock.advance(7 * DAY)
+    await collect(harness, times=DEFAULT)
+    assert mark not in litter(harness)
 
 
 LONG = "publish_" * 16
 
 
-async def empty_branch_of_an_old_input(world: FaultWorld, reference: str) -> str:
-    world.reference = reference
-    world.clock.advance(30 * DAY)
-    await world.start()
-    await world.attempt(world.worker([crash(after="branch")]))
-    (branch,) = staging_branches(world)
+async def empty_branch_of_an_old_input(harness: AttemptHarness, reference: str) -> str:
+    harness.reference = reference
+    harness.clock.advance(30 * DAY)
+    await harness.start()
+    await harness.attempt(harness.worker([crash(after="branch")]))
+    (branch,) = staging_branches(harness)
     return branch
 
 
 @pytest.mark.parametrize("reference", [TASK, LONG], ids=["short name", "long name"])
 async def test_an_empty_branch_of_a_running_attempt_stays_however_old_its_input_is(
-    world: FaultWorld, reference: str
+    harness: AttemptHarness, reference: str
 ) -> None:
-    branch = await empty_branch_of_an_old_input(world, reference)
-    world.clock.advance(1)
-    await collect(world)
-    assert staging_branches(world) == [branch]
+    branch = await empty_branch_of_an_old_input(harness, reference)
+    harness.clock.advance(1)
+    await collect(harness)
+    assert staging_branches(harness) == [branch]
 
 
 @pytest.mark.parametrize("reference", [TASK, LONG], ids=["short name", "long name"])
 async def test_an_empty_branch_of_another_conductor_goes_by_the_age_of_its_execution(
-    world: FaultWorld, reference: str
+    harness: AttemptHarness, reference: str
 ) -> None:
-    branch = await empty_branch_of_an_old_input(world, reference)
-    world.conductor = MemoryConductor(world.clock, seed=7)
-    world.clock.advance(DAY - 10)
-    await collect(world, times=DEFAULT)
-    assert staging_branches(world) == [branch]
-    world.clock.advance(10)
-    await collect(world, times=DEFAULT)
-    assert litter(world) == []
+    branch = await empty_branch_of_an_old_input(harness, reference)
+    harness.conductor = MemoryConductor(harness.clock, seed=7)
+    harness.clock.advance(DAY - 10)
+    await collect(harness, times=DEFAULT)
+    assert staging_branches(harness) == [branch]
+    harness.clock.advance(10)
+    await collect(harness, times=DEFAULT)
+    assert litter(harness) == []
 
 
 async def test_an_empty_branch_without_owner_and_time_stays_until_an_operator_says_now(
-    world: FaultWorld,
+    harness: AttemptHarness,
 ) -> None:
     """An execution id of an older release tells no time, and the input is no measure."""
-    world.repository.branch("perago-staging-w-r-seq-1-iteration-0-task-id-t-retry-0-exec-e1")
-    world.clock.advance(365 * DAY)
-    (kept,) = await collect(world, times=DEFAULT)
+    harness.repository.branch("perago-staging-w-r-seq-1-iteration-0-task-id-t-retry-0-exec-e1")
+    harness.clock.advance(365 * DAY)
+    (kept,) = await collect(harness, times=DEFAULT)
     assert kept.reason == "no attempt is known to use it, and its age is unknown"
-    await collect(world, times=AT_ONCE)
-    assert litter(world) == []
+    await collect(harness, times=AT_ONCE)
+    assert litter(harness) == []
 
 
 CANARY_LEFT: dict[str, Crash] = {
@@ -341,83 +343,85 @@ CANARY_LEFT: dict[str, Crash] = {
 
 @pytest.mark.parametrize("left", CANARY_LEFT.values(), ids=CANARY_LEFT)
 async def test_whatever_a_check_of_the_fence_left_goes_after_an_hour(
-    world: FaultWorld, left: Crash
+    harness: AttemptHarness, left: Crash
 ) -> None:
-    world.clock.advance(30 * DAY)  # the commit that a canary begins at is old
-    await world.start()
-    await world.attempt(world.worker([left]))
-    await ended_as_failed(world)
-    assert litter(world)
-    world.clock.advance(HOUR - 1)
-    await collect(world, times=DEFAULT)
-    assert litter(world)
-    world.clock.advance(1)
-    await collect(world, times=DEFAULT)
-    assert litter(world) == []
+    harness.clock.advance(30 * DAY)  # the commit that a canary begins at is old
+    await harness.start()
+    await harness.attempt(harness.worker([left]))
+    await ended_as_failed(harness)
+    assert litter(harness)
+    harness.clock.advance(HOUR - 1)
+    await collect(harness, times=DEFAULT)
+    assert litter(harness)
+    harness.clock.advance(1)
+    await collect(harness, times=DEFAULT)
+    assert litter(harness) == []
 
 
 async def test_a_relocated_head_is_kept_for_its_time_however_old_it_was(tmp_path: Path) -> None:
     """The tag's age is that of the relocation, not of the commit it keeps."""
-    world = await FaultWorld(tmp_path, PolicySetting.HEAD_PARENT, fenced=False).started()
-    await world.attempt(world.worker([crash(after="branches.merge")]))
-    await world.lose_lease()
-    world.clock.advance(60 * DAY)
-    await world.finish()
-    kept = [name for name in litter(world) if name.startswith("perago-relocated-")]
+    harness = await AttemptHarness(tmp_path, PolicySetting.HEAD_PARENT, fenced=False).started()
+    await harness.attempt(harness.worker([crash(after="branches.merge")]))
+    await harness.lose_lease()
+    harness.clock.advance(60 * DAY)
+    await harness.finish()
+    kept = [name for name in litter(harness) if name.startswith("perago-relocated-")]
     assert len(kept) == 1
-    world.clock.advance(30 * DAY - HOUR)
-    await collect(world, times=DEFAULT)
-    assert [name for name in litter(world) if name.startswith("perago-relocated-")] == kept
-    world.clock.advance(HOUR)
-    await collect(world, times=DEFAULT)
-    assert litter(world) == []
+    harness.clock.advance(30 * DAY - HOUR)
+    await collect(harness, times=DEFAULT)
+    assert [name for name in litter(harness) if name.startswith("perago-relocated-")] == kept
+    harness.clock.advance(HOUR)
+    await collect(harness, times=DEFAULT)
+    assert litter(harness) == []
 
 
-async def test_marks_stay_while_a_decision_of_their_workflow_cannot_go(world: FaultWorld) -> None:
-    await world.start()
-    await world.attempt(world.worker([crash(before="branches.create")]))
-    await world.lose_lease()
-    await world.attempt(world.worker([crash(after="decide")]))
-    await ended_as_failed(world)
-    marks = [name for name in litter(world) if name.startswith("perago-attempt-")]
+async def test_marks_stay_while_a_decision_of_their_workflow_cannot_go(
+    harness: AttemptHarness,
+) -> None:
+    await harness.start()
+    await harness.attempt(harness.worker([crash(before="branches.create")]))
+    await harness.lose_lease()
+    await harness.attempt(harness.worker([crash(after="decide")]))
+    await ended_as_failed(harness)
+    marks = [name for name in litter(harness) if name.startswith("perago-attempt-")]
     assert marks
-    await collect(world, faults=[refuse("tags.delete", DOWN)])
-    assert len(decisions(world)) == 1
-    assert set(marks) <= set(litter(world))
-    deletions = len(decisions(world)) + 1
-    await collect(world, faults=[refuse("tags.delete", DOWN, nth=deletions)])
-    left = sorted(name for name in litter(world) if name.startswith("perago-attempt-"))
+    await collect(harness, faults=[refuse("tags.delete", DOWN)])
+    assert len(decisions(harness)) == 1
+    assert set(marks) <= set(litter(harness))
+    deletions = len(decisions(harness)) + 1
+    await collect(harness, faults=[refuse("tags.delete", DOWN, nth=deletions)])
+    left = sorted(name for name in litter(harness) if name.startswith("perago-attempt-"))
     assert left == sorted(marks), "the newest could not go, so no older one went"
-    await collect(world)
-    assert litter(world) == []
+    await collect(harness)
+    assert litter(harness) == []
 
 
 async def test_a_conductor_that_is_down_is_asked_three_times_and_nothing_goes(
-    world: FaultWorld,
+    harness: AttemptHarness,
 ) -> None:
     names = [
         f"perago-settled-{number:08x}-0000-4000-8000-{'0' * 12}-{'a' * 32}-{'b' * 32}"
         for number in range(10)
     ]
     for name in names:
-        world.repository.tag(name, "main")
+        harness.repository.tag(name, "main")
     refused = [always(refuse("queue.read_workflow", DOWN))]
-    judged = await collect(world, faults=refused)
-    assert world.workers[-1].calls["queue.read_workflow"] == 3
-    assert decisions(world) == names
+    judged = await collect(harness, faults=refused)
+    assert harness.workers[-1].calls["queue.read_workflow"] == 3
+    assert decisions(harness) == names
     assert [each.name for each in judged if each.error] == names
 
 
 async def test_an_attempt_with_an_unknown_outcome_keeps_its_branch_while_its_workflow_lives(
     tmp_path: Path,
 ) -> None:
-    world = await FaultWorld(tmp_path, PolicySetting.LINEAGE, fenced=False).started()
-    report = await world.report(lose_request("branches.merge"))
+    harness = await AttemptHarness(tmp_path, PolicySetting.LINEAGE, fenced=False).started()
+    report = await harness.report(lose_request("branches.merge"))
     assert report.update is not None
     assert (report.update.reason or "").startswith("publication outcome unknown")
-    (branch,) = staging_branches(world)
-    await collect(world, times=DEFAULT)
-    assert staging_branches(world) == [branch]
-    await ended_as_failed(world)
-    await collect(world, times=DEFAULT)
-    assert staging_branches(world) == []
+    (branch,) = staging_branches(harness)
+    await collect(harness, times=DEFAULT)
+    assert staging_branches(harness) == [branch]
+    await ended_as_failed(harness)
+    await collect(harness, times=DEFAULT)
+    assert staging_branches(harness) == []

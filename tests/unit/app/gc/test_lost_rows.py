@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import final
 
 import pytest
-from tests.attempt_worlds import AttemptWorker
-from tests.unit.app.attempt.fault_world import TASK, FaultWorld
+from tests.attempt_workers import AttemptWorker
+from tests.unit.app.attempt.attempt_harness import TASK, AttemptHarness
 
 from perago.adapters.filesystem.locks import LOCK_NAME, NAMES_MAX, RootLock
 from perago.app.gc.local_pass import AGAIN, LAST_POLL_SECONDS, LEFT, LostRows
@@ -40,32 +40,32 @@ class Names:
 NOBODY = Names(former=())
 
 
-async def polled(world: FaultWorld, *faults: Fault) -> tuple[AttemptWorker, AttemptRecord]:
+async def polled(harness: AttemptHarness, *faults: Fault) -> tuple[AttemptWorker, AttemptRecord]:
     """A worker that was given the row, and its row."""
-    await world.start()
-    worker = world.worker(faults)
+    await harness.start()
+    worker = harness.worker(faults)
     record = await worker.poll(TASK)
     assert record is not None
     return worker, record
 
 
 def rows_of(
-    world: FaultWorld, names: Names = NOBODY, *, worker: AttemptWorker | None = None
+    harness: AttemptHarness, names: Names = NOBODY, *, worker: AttemptWorker | None = None
 ) -> LostRows:
     """What the next worker looks with, or this one."""
-    looking = world.worker() if worker is None else worker
-    return LostRows(looking.world, {TASK: world.task}, looking.settings, names)
+    looking = harness.worker() if worker is None else worker
+    return LostRows(looking.harness, {TASK: harness.task}, looking.settings, names)
 
 
-async def row(world: FaultWorld) -> AttemptRecord:
+async def row(harness: AttemptHarness) -> AttemptRecord:
     """The one row."""
-    (found,) = (await world.read()).attempts
+    (found,) = (await harness.read()).attempts
     return found
 
 
-def names_of(world: FaultWorld) -> list[str]:
+def names_of(harness: AttemptHarness) -> list[str]:
     """Every worker that there was."""
-    return [f"worker-{number + 1}" for number in range(len(world.workers))]
+    return [f"worker-{number + 1}" for number in range(len(harness.workers))]
 
 
 async def until_waiting() -> None:
@@ -75,49 +75,49 @@ async def until_waiting() -> None:
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> FaultWorld:
+def harness(tmp_path: Path) -> AttemptHarness:
     """One workflow of one task."""
-    return FaultWorld(tmp_path, PolicySetting.SETTLED)
+    return AttemptHarness(tmp_path, PolicySetting.SETTLED)
 
 
 async def test_the_row_of_a_worker_that_died_before_a_directory_is_handed_back(
-    world: FaultWorld,
+    harness: AttemptHarness,
 ) -> None:
-    await polled(world)
+    await polled(harness)
     names = Names()
-    await rows_of(world, names).at_start()
-    found = await row(world)
+    await rows_of(harness, names).at_start()
+    found = await row(harness)
     assert (found.snapshot.status, found.snapshot.retry_count) == (SCHEDULED, 0)
     assert found.reason == "handed back (1 of 5): worker worker-1 died"
-    assert await world.operator.queue.read_log(found.snapshot.task_id) == (found.reason,)
+    assert await harness.operator.queue.read_log(found.snapshot.task_id) == (found.reason,)
     assert names.added == ["worker-2"], "its successor will look for it"
 
 
-async def test_the_row_of_a_worker_of_another_root_is_left_alone(world: FaultWorld) -> None:
-    await polled(world)
-    assert await rows_of(world, Names(["worker-9"])).of_dead_workers()
-    assert (await row(world)).snapshot.status is IN_PROGRESS
+async def test_the_row_of_a_worker_of_another_root_is_left_alone(harness: AttemptHarness) -> None:
+    await polled(harness)
+    assert await rows_of(harness, Names(["worker-9"])).of_dead_workers()
+    assert (await row(harness)).snapshot.status is IN_PROGRESS
 
 
-async def test_a_row_that_another_worker_has_now_is_left_alone(world: FaultWorld) -> None:
-    await polled(world)
-    await world.operator.workflows.release_without_result(await row(world))
-    assert await world.worker().poll(TASK) is not None
-    assert await rows_of(world, Names()).of_dead_workers()
-    found = (await row(world)).snapshot
+async def test_a_row_that_another_worker_has_now_is_left_alone(harness: AttemptHarness) -> None:
+    await polled(harness)
+    await harness.operator.workflows.release_without_result(await row(harness))
+    assert await harness.worker().poll(TASK) is not None
+    assert await rows_of(harness, Names()).of_dead_workers()
+    found = (await row(harness)).snapshot
     assert (found.status, found.worker_id) == (IN_PROGRESS, "worker-2")
 
 
 async def test_a_row_whose_workers_die_again_and_again_fails_with_all_reasons(
-    world: FaultWorld,
+    harness: AttemptHarness,
 ) -> None:
-    await polled(world)
+    await polled(harness)
     for _ in range(HAND_BACKS_MAX):
-        await rows_of(world, Names(names_of(world))).of_dead_workers()
-        assert (await row(world)).snapshot.status is SCHEDULED
-        assert await world.worker().poll(TASK) is not None
-    await rows_of(world, Names(names_of(world))).of_dead_workers()
-    failed, retry = (await world.read()).attempts
+        await rows_of(harness, Names(names_of(harness))).of_dead_workers()
+        assert (await row(harness)).snapshot.status is SCHEDULED
+        assert await harness.worker().poll(TASK) is not None
+    await rows_of(harness, Names(names_of(harness))).of_dead_workers()
+    failed, retry = (await harness.read()).attempts
     assert (failed.snapshot.status, retry.snapshot.status) == (FAILED, SCHEDULED)
     assert "handed back 5 times in a row without an end: " in str(failed.reason)
 
@@ -126,35 +126,35 @@ async def test_a_row_whose_workers_die_again_and_again_fails_with_all_reasons(
 async def test_under_the_documents_policies_a_late_merge_is_waited_for(
     tmp_path: Path, policy: PolicySetting
 ) -> None:
-    world = FaultWorld(tmp_path, policy)
-    await polled(world)
-    assert await rows_of(world, Names()).of_dead_workers()
-    assert (await row(world)).snapshot.status is IN_PROGRESS
+    harness = AttemptHarness(tmp_path, policy)
+    await polled(harness)
+    assert await rows_of(harness, Names()).of_dead_workers()
+    assert (await row(harness)).snapshot.status is IN_PROGRESS
 
 
 @pytest.mark.parametrize("policy", list(PolicySetting))
 async def test_a_row_whose_poll_was_not_heard_is_handed_back(
     tmp_path: Path, policy: PolicySetting
 ) -> None:
-    world = FaultWorld(tmp_path, policy)
-    worker, _ = await polled(world)
-    assert await rows_of(world, worker=worker).unheard(TASK, NOTHING)
-    found = await row(world)
+    harness = AttemptHarness(tmp_path, policy)
+    worker, _ = await polled(harness)
+    assert await rows_of(harness, worker=worker).unheard(TASK, NOTHING)
+    found = await row(harness)
     assert found.snapshot.status is SCHEDULED
     expected = "handed back (1 of 5): the answer to a poll of worker worker-1 was lost"
     assert found.reason == expected
 
 
-async def test_a_row_that_this_worker_has_taken_is_its_own(world: FaultWorld) -> None:
-    worker, record = await polled(world)
+async def test_a_row_that_this_worker_has_taken_is_its_own(harness: AttemptHarness) -> None:
+    worker, record = await polled(harness)
     taken = {(record.snapshot.task_id, record.snapshot.poll_count)}
-    assert await rows_of(world, worker=worker).unheard(TASK, taken)
-    assert (await row(world)).snapshot.status is IN_PROGRESS
+    assert await rows_of(harness, worker=worker).unheard(TASK, taken)
+    assert (await row(harness)).snapshot.status is IN_PROGRESS
     # It was handed back by a drain and polled again, unheard.
-    await world.operator.workflows.release_without_result(record)
+    await harness.operator.workflows.release_without_result(record)
     assert await worker.poll(TASK) is not None
-    assert await rows_of(world, worker=worker).unheard(TASK, taken)
-    assert (await row(world)).snapshot.status is SCHEDULED
+    assert await rows_of(harness, worker=worker).unheard(TASK, taken)
+    assert (await row(harness)).snapshot.status is SCHEDULED
 
 
 @pytest.mark.parametrize(
@@ -168,41 +168,41 @@ async def test_a_row_that_this_worker_has_taken_is_its_own(world: FaultWorld) ->
     ids=["no search", "no hand back", "its answer is lost", "no index"],
 )
 async def test_a_conductor_that_is_away_is_asked_again(
-    world: FaultWorld,
+    harness: AttemptHarness,
     fault: Fault,
     is_asked_again: bool,  # noqa: FBT001 - a case
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO, "perago.worker")
-    await polled(world)
-    looking = world.worker([fault])
-    rows = rows_of(world, Names(), worker=looking)
+    await polled(harness)
+    looking = harness.worker([fault])
+    rows = rows_of(harness, Names(), worker=looking)
     assert await rows.of_dead_workers() is not is_asked_again
     assert [each.message for each in caplog.records] == [AGAIN if is_asked_again else LEFT]
     assert {each.levelname for each in caplog.records} == {"INFO"}
     if is_asked_again:
         assert await rows.of_dead_workers()
-        assert (await row(world)).snapshot.status is SCHEDULED
+        assert (await row(harness)).snapshot.status is SCHEDULED
 
 
 async def test_what_the_last_poll_of_a_dead_worker_brings_is_handed_back_as_well(
-    world: FaultWorld,
+    harness: AttemptHarness,
 ) -> None:
-    await world.start()
-    dead, looking = world.worker(), world.worker([unavailable("queue.in_progress", nth=2)])
-    rows = rows_of(world, Names(), worker=looking)
+    await harness.start()
+    dead, looking = harness.worker(), harness.worker([unavailable("queue.in_progress", nth=2)])
+    rows = rows_of(harness, Names(), worker=looking)
     await rows.at_start()
     assert await dead.poll(TASK) is not None, "Conductor goes on with a poll that was open"
     later = asyncio.create_task(rows.after_the_last_poll())
     for _ in range(3):  # Conductor is away for the first of these looks
         await until_waiting()
         assert not later.done()
-        assert (await row(world)).snapshot.status is IN_PROGRESS
-        world.clock.advance(LAST_POLL_SECONDS / 2 + 0.1)
+        assert (await row(harness)).snapshot.status is IN_PROGRESS
+        harness.clock.advance(LAST_POLL_SECONDS / 2 + 0.1)
     await until_waiting()
-    world.clock.advance(LAST_POLL_SECONDS)
+    harness.clock.advance(LAST_POLL_SECONDS)
     await asyncio.wait_for(later, 20)
-    assert (await row(world)).snapshot.status is SCHEDULED
+    assert (await row(harness)).snapshot.status is SCHEDULED
 
 
 def test_a_root_knows_the_workers_that_polled_with_it(tmp_path: Path) -> None:

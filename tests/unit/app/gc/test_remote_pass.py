@@ -5,7 +5,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from tests.unit.app.attempt.fault_world import FaultWorld, assert_accepted, at_each_request
+from tests.unit.app.attempt.attempt_harness import AttemptHarness, assert_accepted, at_each_request
 from tests.unit.app.gc.gc_scene import AT_ONCE, collect, litter
 
 from perago.adapters.memory.conductor_server import MemoryConductor
@@ -23,20 +23,20 @@ async def test_a_death_after_any_call_leaves_only_what_a_pass_finds(
     tmp_path: Path, policy: PolicySetting
 ) -> None:
     littered = 0
-    async for nth, world in at_each_request(tmp_path, policy):
-        await world.attempt(world.worker([crash(after=ANY_CALL, nth=nth)]))
-        await world.finish()
-        littered += bool(litter(world))
-        before = litter(world)
-        shown = await collect(world, dry_run=True)
-        assert litter(world) == before, "a dry run removes nothing"
-        removed = await collect(world)
+    async for nth, harness in at_each_request(tmp_path, policy):
+        await harness.attempt(harness.worker([crash(after=ANY_CALL, nth=nth)]))
+        await harness.finish()
+        littered += bool(litter(harness))
+        before = litter(harness)
+        shown = await collect(harness, dry_run=True)
+        assert litter(harness) == before, "a dry run removes nothing"
+        removed = await collect(harness)
         assert [each.error for each in removed if each.error] == []
-        assert litter(world) == [], f"death after call {nth}"
+        assert litter(harness) == [], f"death after call {nth}"
         assert {(each.kind, each.name) for each in shown if each.removed} == {
             (each.kind, each.name) for each in removed if each.removed
         }
-        await assert_accepted(world, publications_max=2)
+        await assert_accepted(harness, publications_max=2)
     assert littered > 0
 
 
@@ -44,14 +44,14 @@ async def test_a_death_after_any_call_leaves_only_what_a_pass_finds(
 async def test_a_pass_between_a_death_and_its_retry_disturbs_nothing(
     tmp_path: Path, policy: PolicySetting
 ) -> None:
-    async for nth, world in at_each_request(tmp_path, policy):
-        await world.attempt(world.worker([crash(after=ANY_CALL, nth=nth)]))
-        await collect(world)
-        runs = world.runs
-        decided = any(name.startswith("perago-settled-") for name in litter(world))
-        await world.finish()
-        await assert_accepted(world, publications_max=2)
-        assert world.runs == runs or not decided, "a decision outlives a pass while its task runs"
+    async for nth, harness in at_each_request(tmp_path, policy):
+        await harness.attempt(harness.worker([crash(after=ANY_CALL, nth=nth)]))
+        await collect(harness)
+        runs = harness.runs
+        decided = any(name.startswith("perago-settled-") for name in litter(harness))
+        await harness.finish()
+        await assert_accepted(harness, publications_max=2)
+        assert harness.runs == runs or not decided, "a decision outlives a pass while its task runs"
 
 
 NOBODY = "8f0d2b1c-53f5-4d68-9b0f-3f4f4a8f2a11"
@@ -85,13 +85,13 @@ MARK = f"perago-attempt-{OTHER}-{'a' * 32}-{'b' * 32}-1767225600000"
 )
 async def test_one_failure_never_stops_a_pass(tmp_path: Path, fault: Fault, left: set[str]) -> None:
     """What cannot be listed is left, and what it may hold; the rest goes."""
-    world = FaultWorld(tmp_path, PolicySetting.SETTLED)
+    harness = AttemptHarness(tmp_path, PolicySetting.SETTLED)
     for branch in ("perago-staging-of-nobody", "perago-canary-x"):
-        world.repository.branch(branch)
+        harness.repository.branch(branch)
     for tag in ("perago-relocated-x", DECISION, MARK):
-        world.repository.tag(tag, "main")
-    judged = await collect(world, faults=[fault])
-    assert set(litter(world)) == left
+        harness.repository.tag(tag, "main")
+    judged = await collect(harness, faults=[fault])
+    assert set(litter(harness)) == left
     (error,) = [each.error for each in judged if each.error]
     assert "down for a moment" in error
 
@@ -99,27 +99,27 @@ async def test_one_failure_never_stops_a_pass(tmp_path: Path, fault: Fault, left
 async def test_a_repository_that_is_not_there_is_an_error_of_the_whole_pass(
     tmp_path: Path,
 ) -> None:
-    world = FaultWorld(tmp_path, PolicySetting.SETTLED)
+    harness = AttemptHarness(tmp_path, PolicySetting.SETTLED)
     with pytest.raises(RepositoryMissingError):
-        await collect(world, repository="nowhere")
+        await collect(harness, repository="nowhere")
 
 
 async def test_marks_stay_with_their_decision_though_conductor_knows_their_workflow_no_more(
     tmp_path: Path,
 ) -> None:
     """The mark is older than its decision; a decision without its marks would be resumed."""
-    world = await FaultWorld(tmp_path, PolicySetting.SETTLED).started()
-    await world.attempt(world.worker([crash(before="branches.create")]))
-    await world.lose_lease()
-    slow = meanwhile(lambda: world.clock.advance(30), before="commits.commit")
-    await world.attempt(world.worker([slow, crash(after="decide")]))
-    kept = [name for name in litter(world) if not name.startswith("perago-staging-")]
+    harness = await AttemptHarness(tmp_path, PolicySetting.SETTLED).started()
+    await harness.attempt(harness.worker([crash(before="branches.create")]))
+    await harness.lose_lease()
+    slow = meanwhile(lambda: harness.clock.advance(30), before="commits.commit")
+    await harness.attempt(harness.worker([slow, crash(after="decide")]))
+    kept = [name for name in litter(harness) if not name.startswith("perago-staging-")]
     kinds = [name.split("-")[1] for name in kept]
     assert kinds == ["attempt", "attempt", "settled"]
-    world.conductor = MemoryConductor(world.clock)  # an archive has taken the workflow
+    harness.conductor = MemoryConductor(harness.clock)  # an archive has taken the workflow
     younger = timedelta(seconds=20)
-    await collect(world, times=replace(AT_ONCE, decision=younger))
-    assert set(kept) <= set(litter(world)), "the decision is younger than its time to live"
-    world.clock.advance(30)
-    await collect(world, times=replace(AT_ONCE, decision=younger))
-    assert litter(world) == []
+    await collect(harness, times=replace(AT_ONCE, decision=younger))
+    assert set(kept) <= set(litter(harness)), "the decision is younger than its time to live"
+    harness.clock.advance(30)
+    await collect(harness, times=replace(AT_ONCE, decision=younger))
+    assert litter(harness) == []

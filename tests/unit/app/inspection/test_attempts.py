@@ -5,9 +5,9 @@ from pathlib import Path
 from time import perf_counter
 
 import pytest
-from tests.unit.app.attempt.fault_world import TASK, FaultWorld
+from tests.unit.app.attempt.attempt_harness import TASK, AttemptHarness
 from tests.unit.app.gc.gc_scene import DAY, collect
-from tests.unit.app.runs.run_world import RunWorld
+from tests.unit.app.runs.run_harness import RunHarness
 
 from perago.adapters.memory.installations import conductor_installation, lakefs_installation
 from perago.adapters.memory.system import WorkerHandle
@@ -37,13 +37,13 @@ def write(directory: Path, run: int) -> None:
     (directory / "out.txt").write_text(str(run))
 
 
-async def started(tmp_path: Path, policy: PolicySetting = PolicySetting.SETTLED) -> FaultWorld:
+async def started(tmp_path: Path, policy: PolicySetting = PolicySetting.SETTLED) -> AttemptHarness:
     """One workflow with one task, whose first attempt waits."""
-    return await FaultWorld(tmp_path, policy, body=write).started()
+    return await AttemptHarness(tmp_path, policy, body=write).started()
 
 
 async def asked(
-    world: FaultWorld,
+    harness: AttemptHarness,
     question: Question | None = None,
     *faults: Fault,
     with_conductor: bool = True,
@@ -51,24 +51,24 @@ async def asked(
 ) -> AttemptHistory:
     """The history of the scene's workflow, or what else is asked."""
     gate = injector or FaultInjector(list(faults))
-    lakefs = faulty_installation(lakefs_installation(world.lakefs, WorkerHandle()), gate)
-    conductor = conductor_installation(world.conductor, WorkerHandle())
+    lakefs = faulty_installation(lakefs_installation(harness.lakefs, WorkerHandle()), gate)
+    conductor = conductor_installation(harness.conductor, WorkerHandle())
     tools = InspectionTools(
         lakefs.branches,
         lakefs.commits,
         lakefs.tags,
         lakefs.repositories,
-        world.clock,
+        harness.clock,
         faulty_installation(conductor, gate).workflows if with_conductor else None,
     )
-    return await gather(tools, question or Question(world.workflow))
+    return await gather(tools, question or Question(harness.workflow))
 
 
-async def attempt(world: FaultWorld, *faults: Fault) -> None:
+async def attempt(harness: AttemptHarness, *faults: Fault) -> None:
     """One attempt; its lease ends if it died."""
-    await world.attempt(world.worker(faults))
+    await harness.attempt(harness.worker(faults))
     if faults:
-        await world.lose_lease()
+        await harness.lose_lease()
 
 
 def steps(history: AttemptHistory) -> list[str]:
@@ -91,11 +91,11 @@ def steps(history: AttemptHistory) -> list[str]:
 async def test_each_attempt_shows_how_far_it_came(
     tmp_path: Path, faults: tuple[Fault, ...], came_to: list[str]
 ) -> None:
-    world = await started(tmp_path)
+    harness = await started(tmp_path)
     for fault in faults:
-        await attempt(world, fault)
-    await attempt(world)
-    found = await asked(world)
+        await attempt(harness, fault)
+    await attempt(harness)
+    found = await asked(harness)
     assert steps(found) == came_to
     assert [each.row is not None for each in found.tasks[0].attempts] == [True] * len(came_to)
     assert found.missing == ()
@@ -105,20 +105,20 @@ async def test_each_attempt_shows_how_far_it_came(
 async def test_the_other_policies_show_what_a_retry_published_again(
     tmp_path: Path, policy: PolicySetting
 ) -> None:
-    world = await started(tmp_path, policy)
-    await attempt(world, crash(after="merge"))
-    await attempt(world)
-    found = await asked(world)
+    harness = await started(tmp_path, policy)
+    await attempt(harness, crash(after="merge"))
+    await attempt(harness)
+    found = await asked(harness)
     before = "published" if policy is PolicySetting.LINEAGE else "replaced"
     assert steps(found) == [before, "published"]
     assert decision_state(found.tasks[0]) is DecisionState.NONE
 
 
 async def test_an_attempt_that_changed_nothing_kept_its_input(tmp_path: Path) -> None:
-    world = FaultWorld(tmp_path, PolicySetting.SETTLED, changes=False)
-    await world.start()
-    await attempt(world)
-    assert steps(await asked(world)) == ["kept"]
+    harness = AttemptHarness(tmp_path, PolicySetting.SETTLED, changes=False)
+    await harness.start()
+    await attempt(harness)
+    assert steps(await asked(harness)) == ["kept"]
 
 
 async def test_a_task_that_kept_what_the_task_before_it_published_adopted_nothing(
@@ -129,17 +129,17 @@ async def test_a_task_that_kept_what_the_task_before_it_published_adopted_nothin
     def same(workspace: Path, _: int) -> None:
         (workspace / "out.txt").write_text("the same")
 
-    world = FaultWorld(tmp_path, PolicySetting.SETTLED, body=same)
-    await _start_tasks(world, 2)
-    two = Question(world.workflow)
-    await attempt(world)
-    await attempt(world)
-    assert steps(await asked(world, two)) == ["published", "kept"]
-    world.body = write
-    await world.start(world.workspace(ref=world.repository.head().commit))
-    await attempt(world)
-    assert steps(await asked(world)) == ["published"]
-    assert steps(await asked(world, two)) == ["published", "kept"]
+    harness = AttemptHarness(tmp_path, PolicySetting.SETTLED, body=same)
+    await _start_tasks(harness, 2)
+    two = Question(harness.workflow)
+    await attempt(harness)
+    await attempt(harness)
+    assert steps(await asked(harness, two)) == ["published", "kept"]
+    harness.body = write
+    await harness.start(harness.workspace(ref=harness.repository.head().commit))
+    await attempt(harness)
+    assert steps(await asked(harness)) == ["published"]
+    assert steps(await asked(harness, two)) == ["published", "kept"]
 
 
 async def test_a_retry_that_conductor_keeps_back_is_explained_by_the_failure_before_it(
@@ -148,117 +148,117 @@ async def test_a_retry_that_conductor_keeps_back_is_explained_by_the_failure_bef
     def broken(_: Path, __: int) -> None:
         raise ValueError("no trip that long")
 
-    world = await FaultWorld(tmp_path, PolicySetting.SETTLED, body=broken).started()
+    harness = await AttemptHarness(tmp_path, PolicySetting.SETTLED, body=broken).started()
     # A running workflow has the definition of its start.
-    await world.operator.workflows.terminate(world.workflow, "another one is worked on")
-    await world.operator.definitions.put(
+    await harness.operator.workflows.terminate(harness.workflow, "another one is worked on")
+    await harness.operator.definitions.put(
         {"name": TASK, "retryCount": 3, "retryDelaySeconds": 60, "responseTimeoutSeconds": 60}
     )
-    given = {"workspace": world.workspace()}
-    world.workflow = await world.operator.workflows.start("flow", given)
-    await world.report()
-    found = await asked(world)
-    explained = explain_workflow(found, found.workflows[0], world.clock.now())
+    given = {"workspace": harness.workspace()}
+    harness.workflow = await harness.operator.workflows.start("flow", given)
+    await harness.report()
+    found = await asked(harness)
+    explained = explain_workflow(found, found.workflows[0], harness.clock.now())
     assert explained.situation is Situation.RETRIES
     assert "ValueError: no trip that long [PRG-B004]; the next try, attempt 2" in explained.happened
     assert explained.happened.endswith(" s).")
-    world.clock.advance(61)
-    explained = explain_workflow(found, found.workflows[0], world.clock.now())
+    harness.clock.advance(61)
+    explained = explain_workflow(found, found.workflows[0], harness.clock.now())
     assert explained.situation is Situation.QUEUED
 
 
 async def test_a_foreign_commit_stands_between_and_the_refusal_has_its_code(
     tmp_path: Path,
 ) -> None:
-    world = await started(tmp_path)
-    await attempt(world, crash(after="decide"))
-    foreign = world.human()
-    await attempt(world)
-    found = await asked(world)
+    harness = await started(tmp_path)
+    await attempt(harness, crash(after="decide"))
+    foreign = harness.human()
+    await attempt(harness)
+    found = await asked(harness)
     (task,) = found.tasks
     assert steps(found) == ["decided", "polled"]
     assert task.attempts[1].code == "PRG-F002"
     roles = {record.commit: role for record, role in found.roles(found.branches[0])}
-    assert roles == {foreign: CommitRole.FOREIGN, world.input: CommitRole.INPUT}
+    assert roles == {foreign: CommitRole.FOREIGN, harness.input: CommitRole.INPUT}
     assert [each.branch.partition("-task-id")[0] for each in task.attempts[0].branches] == [
-        f"perago-staging-{world.workflow}-{TASK}-seq-1-iteration-0"
+        f"perago-staging-{harness.workflow}-{TASK}-seq-1-iteration-0"
     ]
 
 
 async def test_a_running_workflow_shows_who_waits(tmp_path: Path) -> None:
-    world = await started(tmp_path)
-    assert steps(await asked(world)) == ["queued"]
+    harness = await started(tmp_path)
+    assert steps(await asked(harness)) == ["queued"]
 
 
 async def test_without_conductor_lakefs_tells_what_it_knows_and_what_is_missing_is_said(
     tmp_path: Path,
 ) -> None:
-    world = await started(tmp_path)
-    await attempt(world, crash(before="branch"))
-    await attempt(world, crash(after="decide"))
-    await attempt(world)
-    question = Question(world.workflow, REPOSITORY)
+    harness = await started(tmp_path)
+    await attempt(harness, crash(before="branch"))
+    await attempt(harness, crash(after="decide"))
+    await attempt(harness)
+    question = Question(harness.workflow, REPOSITORY)
     for found in (
-        await asked(world, question, with_conductor=False),
-        await asked(world, question, always(unavailable("workflows.read"))),
+        await asked(harness, question, with_conductor=False),
+        await asked(harness, question, always(unavailable("workflows.read"))),
     ):
         assert steps(found) == ["decided", "published"]
         assert [each.retry_count for each in found.tasks[0].attempts] == [1, 2]
         assert all(each.began for each in found.tasks[0].attempts)
         assert "status, worker and reason of attempts are missing" in found.missing[0]
     with pytest.raises(NowhereToLookError, match="nothing says to which repository"):
-        await asked(world, with_conductor=False)
+        await asked(harness, with_conductor=False)
 
 
 async def test_a_lakefs_that_is_away_leaves_the_rows(tmp_path: Path) -> None:
-    world = await started(tmp_path)
-    await attempt(world)
-    found = await asked(world, None, always(unavailable("commits.first_parents")))
+    harness = await started(tmp_path)
+    await attempt(harness)
+    found = await asked(harness, None, always(unavailable("commits.first_parents")))
     assert steps(found) == ["completed"]
     assert found.missing[0].startswith("lakeFS was not read to the end for repo")
 
 
 async def test_a_decision_that_gc_has_taken_is_said_to_be_gone(tmp_path: Path) -> None:
-    world = await started(tmp_path)
-    await attempt(world, crash(after="decide"))
-    await attempt(world)
-    world.clock.advance(8 * DAY)
-    await collect(world, times=RetentionTimes())
-    found = await asked(world)
+    harness = await started(tmp_path)
+    await attempt(harness, crash(after="decide"))
+    await attempt(harness)
+    harness.clock.advance(8 * DAY)
+    await collect(harness, times=RetentionTimes())
+    found = await asked(harness)
     assert steps(found) == ["decided", "published"]
     assert decision_state(found.tasks[0]) is DecisionState.REMOVED
     assert "Garbage collection removes decisions 7 days after" in found.missing[0]
 
 
 async def test_a_task_that_was_reset_says_so(tmp_path: Path) -> None:
-    world = await started(tmp_path)
-    await attempt(world, crash(after="decide"))
-    await world.operator.workflows.terminate(world.workflow, "the operator looks at it")
-    await world.reset_task()
-    found = await asked(world)
+    harness = await started(tmp_path)
+    await attempt(harness, crash(after="decide"))
+    await harness.operator.workflows.terminate(harness.workflow, "the operator looks at it")
+    await harness.reset_task()
+    found = await asked(harness)
     assert decision_state(found.tasks[0]) is DecisionState.RESET
 
 
 async def test_a_branch_shows_the_workflows_of_the_last_hours(tmp_path: Path) -> None:
-    world = await started(tmp_path)
-    await attempt(world)
-    first = world.workflow
-    world.clock.advance(2 * DAY)
-    world.input = world.repository.head().commit
-    await world.start()
-    await attempt(world, crash(after="decide"))
+    harness = await started(tmp_path)
+    await attempt(harness)
+    first = harness.workflow
+    harness.clock.advance(2 * DAY)
+    harness.input = harness.repository.head().commit
+    await harness.start()
+    await attempt(harness, crash(after="decide"))
     question = Question(None, REPOSITORY, None, timedelta(hours=24))
-    found = await asked(world, question)
-    assert [each.workflow_id for each in found.workflows] == [world.workflow]
+    found = await asked(harness, question)
+    assert [each.workflow_id for each in found.workflows] == [harness.workflow]
     assert steps(found) == ["decided", "queued"]
-    both = await asked(world, Question(None, REPOSITORY, None, timedelta(days=3)))
-    assert {each.workflow_id for each in both.workflows} == {first, world.workflow}
+    both = await asked(harness, Question(None, REPOSITORY, None, timedelta(days=3)))
+    assert {each.workflow_id for each in both.workflows} == {first, harness.workflow}
 
 
-async def _start_tasks(world: FaultWorld, count: int) -> None:
+async def _start_tasks(harness: AttemptHarness, count: int) -> None:
     """A workflow that runs the task again and again, each on the output of the one before."""
-    await world.start()
-    await world.operator.workflows.terminate(world.workflow, "another one is worked on")
+    await harness.start()
+    await harness.operator.workflows.terminate(harness.workflow, "another one is worked on")
     rows: list[dict[str, object]] = []
     workspace = "${workflow.input.workspace}"
     for number in range(count):
@@ -267,20 +267,20 @@ async def _start_tasks(world: FaultWorld, count: int) -> None:
         rows.append({**row, "inputParameters": given})
         workspace = f"${{edit{number}.output.workspace}}"
     definition = {"name": "long", "version": 1, "schemaVersion": 2, "tasks": rows}
-    await world.operator.workflows.put_definition(definition)
-    start = world.operator.workflows.start("long", {"workspace": world.workspace()})
-    world.workflow = await start
+    await harness.operator.workflows.put_definition(definition)
+    start = harness.operator.workflows.start("long", {"workspace": harness.workspace()})
+    harness.workflow = await start
 
 
-async def _three_hundred_attempts(tmp_path: Path) -> FaultWorld:
+async def _three_hundred_attempts(tmp_path: Path) -> AttemptHarness:
     """A hundred tasks after each other: one died decided, one died published, one adopted."""
-    world = FaultWorld(tmp_path, PolicySetting.SETTLED, body=write)
-    await _start_tasks(world, ATTEMPTS // 3)
+    harness = AttemptHarness(tmp_path, PolicySetting.SETTLED, body=write)
+    await _start_tasks(harness, ATTEMPTS // 3)
     for _ in range(ATTEMPTS // 3):
-        await attempt(world, crash(after="decide"))
-        await attempt(world, crash(after="merge"))
-        await attempt(world)
-    return world
+        await attempt(harness, crash(after="decide"))
+        await attempt(harness, crash(after="merge"))
+        await attempt(harness)
+    return harness
 
 
 @pytest.mark.scale
@@ -288,11 +288,11 @@ async def _three_hundred_attempts(tmp_path: Path) -> FaultWorld:
 async def test_three_hundred_attempts_cost_at_most_thirty_requests(
     tmp_path: Path, *, with_conductor: bool
 ) -> None:
-    world = await _three_hundred_attempts(tmp_path)
+    harness = await _three_hundred_attempts(tmp_path)
     injector = FaultInjector([])
-    question = Question(world.workflow, REPOSITORY)
+    question = Question(harness.workflow, REPOSITORY)
     begin = perf_counter()
-    found = await asked(world, question, injector=injector, with_conductor=with_conductor)
+    found = await asked(harness, question, injector=injector, with_conductor=with_conductor)
     seconds = perf_counter() - begin
     expected = ["decided", "published", *(["adopted"] if with_conductor else [])]
     assert steps(found) == expected * (ATTEMPTS // 3)
@@ -303,9 +303,9 @@ async def test_three_hundred_attempts_cost_at_most_thirty_requests(
 async def test_the_tasks_of_a_finished_run_are_found_although_its_branch_is_gone(
     tmp_path: Path,
 ) -> None:
-    world = await RunWorld(tmp_path).started()
-    await world.until(None)
-    found = await asked(world)
+    harness = await RunHarness(tmp_path).started()
+    await harness.until(None)
+    found = await asked(harness)
     published = {task.reference: how_far(task.attempts[0]) for task in found.tasks}
     assert published == {
         "begin": "completed",
@@ -314,7 +314,7 @@ async def test_the_tasks_of_a_finished_run_are_found_although_its_branch_is_gone
         "finish": "published",
     }
     assert found.missing == ()
-    assert {each.branch for each in found.branches} == {"main", (await world.begun()).run_branch}
+    assert {each.branch for each in found.branches} == {"main", (await harness.begun()).run_branch}
 
 
 @pytest.mark.parametrize("history", History)
@@ -322,11 +322,11 @@ async def test_a_finished_run_is_explained_by_its_commit_on_the_target(
     tmp_path: Path, history: History
 ) -> None:
     """A new user read that Conductor did not count it, and that a run was left."""
-    world = await RunWorld(tmp_path, history=history).started()
-    await world.until(None)
-    found = await asked(world)
-    head = world.repository.head().commit
-    explained = explain_workflow(found, found.workflows[0], world.clock.now())
+    harness = await RunHarness(tmp_path, history=history).started()
+    await harness.until(None)
+    found = await asked(harness)
+    head = harness.repository.head().commit
+    explained = explain_workflow(found, found.workflows[0], harness.clock.now())
     assert explained.situation is Situation.COMPLETED
     assert explained.left == (
         f"The run was published as commit {head[:12]} on branch main of repo, with 2 publications "

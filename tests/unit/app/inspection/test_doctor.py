@@ -65,7 +65,7 @@ class Refusals:
         return await send()
 
 
-class World:
+class Harness:
     """A lakeFS, a Conductor and a machine, each with a clock of its own."""
 
     def __init__(self, root: Path) -> None:
@@ -108,9 +108,9 @@ class World:
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> World:
+def harness(tmp_path: Path) -> Harness:
     """A repository with the fence."""
-    made = World(tmp_path)
+    made = Harness(tmp_path)
     made.songs.commit({"a": b"1", FENCE_PATH: FENCE_FILE})
     return made
 
@@ -144,41 +144,41 @@ def check(name: str, *said: Finding | Exception, needs: tuple[str, ...] = ()) ->
 FAILURE = Finding(Status.FAILURE, "broken")
 
 
-async def test_a_check_without_its_ground_names_the_first_failure(world: World) -> None:
+async def test_a_check_without_what_it_needs_names_the_first_failure(harness: Harness) -> None:
     checks = (
         check("first", FAILURE),
         check("second", ok(""), needs=("first",)),
         check("third", ok(""), needs=("second",)),
         check("other", ok("is asked")),
     )
-    _, second, third, other = await found(world.subject(), checks)
+    _, second, third, other = await found(harness.subject(), checks)
     assert second.evidence == third.evidence == "not checked, because first failed"
     assert {second.status, third.status} == {Status.WARNING}
     assert other.status is Status.OK
 
 
-async def test_what_was_not_asked_for_stops_no_later_check(world: World) -> None:
+async def test_what_was_not_asked_for_stops_no_later_check(harness: Harness) -> None:
     checks = (
         check("first", NotCheckedError("nothing was given", "`perago doctor`")),
         check("second", ok("is asked"), needs=("first",)),
     )
-    first, second = await found(world.subject(), checks)
+    first, second = await found(harness.subject(), checks)
     assert (first.status, first.commands) == (Status.WARNING, ("perago doctor",))
     assert second.status is Status.OK
 
 
 async def test_a_check_that_breaks_keeps_what_it_found_and_gets_the_remedy_of_its_error(
-    world: World,
+    harness: Harness,
 ) -> None:
     broken = check("first", ok("so far"), AccessDeniedError("no"))
-    so_far, denied = await found(world.subject(), (broken,))
+    so_far, denied = await found(harness.subject(), (broken,))
     assert so_far.evidence == "so far"
     assert (denied.status, denied.code) == (Status.FAILURE, "PRG-L007")
     assert denied.commands == ("perago config show --origin",)
 
 
-async def test_a_check_ends_in_its_time_and_a_slow_one_is_told(
-    world: World, monkeypatch: pytest.MonkeyPatch
+async def test_a_check_ends_in_its_time_and_a_slow_one_is_reported(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(doctor, "SLOW_SECONDS", 0.0)
 
@@ -188,39 +188,39 @@ async def test_a_check_ends_in_its_time_and_a_slow_one_is_told(
 
     slow: list[str] = []
     checks = (Check("never", never, seconds=0.05, server="lakefs"),)
-    (late,) = await found(world.subject(), checks, slow)
+    (late,) = await found(harness.subject(), checks, slow)
     assert slow == ["never"]
     assert (late.status, late.code) == (Status.FAILURE, "PRG-L008")
     assert "curl -sS http://lakefs:8000" in late.commands
 
 
-async def test_no_secret_and_no_password_is_told(world: World) -> None:
+async def test_no_secret_and_no_password_is_printed(harness: Harness) -> None:
     told = Finding(Status.WARNING, f"{SECRET} http://me:hidden@proxy:1", f"`x {SECRET}`")
-    (shown,) = await found(world.subject(), (check("first", told),))
+    (shown,) = await found(harness.subject(), (check("first", told),))
     assert (shown.evidence, shown.remedy) == ("*** http://***@proxy:1", "`x ***`")
 
 
-async def test_a_healthy_repository_has_no_problem_and_nothing_is_left(world: World) -> None:
-    world.songs.protect()
-    findings = await found(world.subject(), LAKEFS_CHECKS)
+async def test_a_healthy_repository_has_no_problem_and_nothing_is_left(harness: Harness) -> None:
+    harness.songs.protect()
+    findings = await found(harness.subject(), LAKEFS_CHECKS)
     assert [each for each in findings if each.status is not Status.OK] == []
-    assert world.songs.branch_names() == {"main"}
-    assert world.songs.tags() == {}
+    assert harness.songs.branch_names() == {"main"}
+    assert harness.songs.tags() == {}
     assert any("5 MiB up" in each.evidence for each in findings)
     assert any("protected alike: passes" in each.evidence for each in findings)
 
 
-async def test_without_a_repository_one_that_is_there_is_named(world: World) -> None:
-    findings = await found(world.subject(None))
+async def test_without_a_repository_one_that_is_there_is_named(harness: Harness) -> None:
+    findings = await found(harness.subject(None))
     skipped = [each for each in findings if "not checked" in each.evidence]
     assert [each.check for each in skipped] == ["repository", "rights", "fence", "target branch"]
     assert skipped[0].commands == ("perago doctor --repo songs",)
 
 
-async def test_a_repository_that_is_not_there_or_read_only(world: World) -> None:
-    assert (await problem(world.subject("nowhere"))).code == "PRG-L002"
-    world.songs.make_read_only()
-    assert (await problem(world.subject())).code == "PRG-L011"
+async def test_a_repository_that_is_not_there_or_read_only(harness: Harness) -> None:
+    assert (await problem(harness.subject("nowhere"))).code == "PRG-L002"
+    harness.songs.make_read_only()
+    assert (await problem(harness.subject())).code == "PRG-L011"
 
 
 @pytest.mark.parametrize(
@@ -233,10 +233,10 @@ async def test_a_repository_that_is_not_there_or_read_only(world: World) -> None
     ],
 )
 async def test_a_clock_that_is_off(
-    world: World, ahead: Mapping[str, int], status: Status, words: str
+    harness: Harness, ahead: Mapping[str, int], status: Status, words: str
 ) -> None:
-    world.ahead |= {name: timedelta(seconds=seconds) for name, seconds in ahead.items()}
-    findings = await found(world.subject(), [CLOCKS])
+    harness.ahead |= {name: timedelta(seconds=seconds) for name, seconds in ahead.items()}
+    findings = await found(harness.subject(), [CLOCKS])
     worst = max(findings, key=lambda each: list(Status).index(each.status))
     assert worst.status is status
     assert words in worst.remedy
@@ -258,21 +258,21 @@ async def test_a_clock_that_is_off(
     ],
 )
 async def test_the_command_for_an_address_that_is_silent_was_tried(
-    world: World, variables: Mapping[str, str], away: str, command: str
+    harness: Harness, variables: Mapping[str, str], away: str, command: str
 ) -> None:
-    world.away = {away}
-    silent = await problem(world.subject(**variables))
+    harness.away = {away}
+    silent = await problem(harness.subject(**variables))
     assert (silent.check, silent.code) == ("lakeFS address", "PRG-L008")
     assert command in silent.remedy
 
 
-async def test_a_key_is_told_from_a_right(world: World) -> None:
-    world.refusals.errors = {"server.facts": AccessDeniedError("no such key")}
-    unknown = await problem(world.subject())
+async def test_a_wrong_key_is_no_missing_right(harness: Harness) -> None:
+    harness.refusals.errors = {"server.facts": AccessDeniedError("no such key")}
+    unknown = await problem(harness.subject())
     assert (unknown.check, unknown.code) == ("lakeFS key", "PRG-L007")
     assert "LAKECTL_CREDENTIALS_SECRET_ACCESS_KEY=SECRET" in unknown.commands[1]
-    world.refusals.errors = {"branches.create": AccessDeniedError("insufficient")}
-    denied = await problem(world.subject())
+    harness.refusals.errors = {"branches.create": AccessDeniedError("insufficient")}
+    denied = await problem(harness.subject())
     assert denied.check == "rights"
     assert "may not create a branch" in denied.evidence
 
@@ -287,17 +287,17 @@ async def test_a_key_is_told_from_a_right(world: World) -> None:
     ],
 )
 async def test_what_a_fence_means_depends_on_the_policy(
-    world: World, policy: str, fence: bytes | None, status: Status, code: str
+    harness: Harness, policy: str, fence: bytes | None, status: Status, code: str
 ) -> None:
-    world.songs.commit({FENCE_PATH: fence})
-    broken = await problem(world.subject(PERAGO_PUBLICATION_POLICY=policy))
+    harness.songs.commit({FENCE_PATH: fence})
+    broken = await problem(harness.subject(PERAGO_PUBLICATION_POLICY=policy))
     assert (broken.status, broken.code) == (status, code)
     assert broken.commands == ("perago fence install songs main",)
 
 
-async def test_hooks_that_are_off_are_switched_on_first(world: World) -> None:
-    world.lakefs.actions_enabled = False
-    dead = await problem(world.subject())
+async def test_hooks_that_are_off_are_switched_on_first(harness: Harness) -> None:
+    harness.lakefs.actions_enabled = False
+    dead = await problem(harness.subject())
     assert dead.code == "PRG-F022"
     assert dead.commands == (
         "export LAKEFS_ACTIONS_ENABLED=true",
@@ -305,25 +305,27 @@ async def test_hooks_that_are_off_are_switched_on_first(world: World) -> None:
     )
 
 
-async def test_an_old_fence_and_an_open_branch_are_warnings(world: World) -> None:
-    world.songs.commit({FENCE_PATH: FENCE_FILE_1})
-    warned = [each for each in await found(world.subject()) if each.status is Status.WARNING]
+async def test_an_old_fence_and_an_open_branch_are_warnings(harness: Harness) -> None:
+    harness.songs.commit({FENCE_PATH: FENCE_FILE_1})
+    warned = [each for each in await found(harness.subject()) if each.status is Status.WARNING]
     assert [each.commands for each in warned] == [
         ("perago fence install songs main",),
         ("perago fence install songs main --protect",),
     ]
 
 
-async def test_a_protected_branch_refuses_what_head_parent_does(world: World) -> None:
-    world.songs.protect()
-    refused = await problem(world.subject(PERAGO_PUBLICATION_POLICY="head-parent"))
+async def test_a_protected_branch_refuses_what_head_parent_does(harness: Harness) -> None:
+    harness.songs.protect()
+    refused = await problem(harness.subject(PERAGO_PUBLICATION_POLICY="head-parent"))
     assert (refused.status, refused.code) == (Status.FAILURE, "PRG-F014")
     assert refused.commands[1] == "export PERAGO_PUBLICATION_POLICY=settled"
 
 
-async def test_a_dirty_branch_names_the_objects_and_tells_lakectl_its_server(world: World) -> None:
-    world.songs.write("draft", b"1")
-    dirty = await problem(world.subject())
+async def test_a_dirty_branch_names_the_objects_and_tells_lakectl_its_server(
+    harness: Harness,
+) -> None:
+    harness.songs.write("draft", b"1")
+    dirty = await problem(harness.subject())
     assert dirty.code == "PRG-F013"
     assert "draft" in dirty.evidence
     assert dirty.commands == (
@@ -333,30 +335,32 @@ async def test_a_dirty_branch_names_the_objects_and_tells_lakectl_its_server(wor
     )
 
 
-async def test_commits_of_others_above_a_publication_are_named(world: World) -> None:
-    world.songs.commit({"b": b"1"}, metadata={LOGICAL_TASK_KEY: "w/t/1"})
-    assert all(each.code == "" for each in await found(world.subject()))
-    other = world.songs.commit({"c": b"1"}, message="by hand")
-    moved = await problem(world.subject())
+async def test_commits_of_others_above_a_publication_are_named(harness: Harness) -> None:
+    harness.songs.commit({"b": b"1"}, metadata={LOGICAL_TASK_KEY: "w/t/1"})
+    assert all(each.code == "" for each in await found(harness.subject()))
+    other = harness.songs.commit({"c": b"1"}, message="by hand")
+    moved = await problem(harness.subject())
     assert (moved.status, moved.code) == (Status.WARNING, "PRG-F002")
     assert f"{other[:12]} (by hand)" in moved.evidence
     assert moved.commands == ("perago head songs main",)
 
 
-async def test_the_answer_of_a_block_store_is_shown_and_its_address_is_asked(world: World) -> None:
+async def test_the_answer_of_a_block_store_is_shown_and_its_address_is_asked(
+    harness: Harness,
+) -> None:
     said = 'status 500: operation error S3: PutObject, Put "http://store:9000/b/k": no route'
-    world.refusals.errors = {"objects.upload": OutcomeUnknownError(said)}
-    stopped = await problem(world.subject())
+    harness.refusals.errors = {"objects.upload": OutcomeUnknownError(said)}
+    stopped = await problem(harness.subject())
     assert (stopped.check, stopped.code) == ("rights", "PRG-L008")
     assert stopped.commands == ("curl -sS http://store:9000",)
 
 
-async def test_a_refused_merge_is_a_right_that_is_missing(world: World) -> None:
-    world.refusals.answers = {"branches.merge": MergeRefused("status 403: not for you")}
-    denied = await problem(world.subject(), [ADDRESS, KEY, REPOSITORY, RIGHTS])
+async def test_a_refused_merge_is_a_right_that_is_missing(harness: Harness) -> None:
+    harness.refusals.answers = {"branches.merge": MergeRefused("status 403: not for you")}
+    denied = await problem(harness.subject(), [ADDRESS, KEY, REPOSITORY, RIGHTS])
     assert "may not merge" in denied.evidence
-    world.refusals.answers = {"branches.merge": RefusedByHook("hook of others: no owner")}
-    refused = await problem(world.subject(), [ADDRESS, KEY, REPOSITORY, RIGHTS])
+    harness.refusals.answers = {"branches.merge": RefusedByHook("hook of others: no owner")}
+    refused = await problem(harness.subject(), [ADDRESS, KEY, REPOSITORY, RIGHTS])
     assert (refused.code, refused.evidence) == ("PRG-F010", "hook of others: no owner")
 
 
@@ -370,40 +374,40 @@ async def test_a_refused_merge_is_a_right_that_is_missing(world: World) -> None:
     ],
 )
 async def test_a_version_is_compared_with_the_tested_one(
-    world: World, said: str, status: Status
+    harness: Harness, said: str, status: Status
 ) -> None:
-    world.refusals.answers = {"server.facts": ServerFacts(said, "worker")}
+    harness.refusals.answers = {"server.facts": ServerFacts(said, "worker")}
     version = next(
-        each for each in await found(world.subject(), [ADDRESS, KEY]) if "version" in each.check
+        each for each in await found(harness.subject(), [ADDRESS, KEY]) if "version" in each.check
     )
     assert version.status is status
     assert ("older" in version.evidence) is (said == "1.87.2")
     assert ("names no release" in version.evidence) is (said == "dev")
 
 
-async def test_a_store_that_signs_is_tried_by_its_addresses_too(world: World) -> None:
-    world.refusals.answers = {"server.facts": ServerFacts("1.86.0", "worker", signs=True)}
-    moved = await found(world.subject(), [ROUTES])
+async def test_a_store_that_signs_is_tried_by_its_addresses_too(harness: Harness) -> None:
+    harness.refusals.answers = {"server.facts": ServerFacts("1.86.0", "worker", signs=True)}
+    moved = await found(harness.subject(), [ROUTES])
     assert [each.evidence.split(":")[0] for each in moved] == [
         "through lakeFS",
         "by signed addresses of the block store",
     ]
-    assert {each.route for each in world.opened[1:]} == {"api", "presigned"}
-    (only,) = await found(world.subject(PERAGO_TRANSFER_ROUTE="api"), [ROUTES])
+    assert {each.route for each in harness.opened[1:]} == {"api", "presigned"}
+    (only,) = await found(harness.subject(PERAGO_TRANSFER_ROUTE="api"), [ROUTES])
     assert only.evidence.startswith("through lakeFS")
 
 
-async def test_a_certificate_that_is_not_trusted_is_not_asked_again(world: World) -> None:
+async def test_a_certificate_that_is_not_trusted_is_not_asked_again(harness: Harness) -> None:
     """Without trust it would be asked with the key."""
     said = UnavailableError("reach lakefs: [SSL: CERTIFICATE_VERIFY_FAILED] self-signed")
-    world.refusals.errors = {"server.greet": said}
-    untrusted = await problem(world.subject(HTTP_PROXY="http://p:1"))
+    harness.refusals.errors = {"server.greet": said}
+    untrusted = await problem(harness.subject(HTTP_PROXY="http://p:1"))
     assert untrusted.commands == ("export PERAGO_TLS_CA_FILE=CA_FILE",)
-    assert len(world.opened) == 1
+    assert len(harness.opened) == 1
 
 
 @pytest.mark.parametrize("scheme", ["", "http://"])
-async def test_the_password_of_a_proxy_is_not_shown(world: World, scheme: str) -> None:
-    findings = await found(world.subject(HTTP_PROXY=f"{scheme}me:hidden@p:1"), [ADDRESS, KEY])
+async def test_the_password_of_a_proxy_is_not_shown(harness: Harness, scheme: str) -> None:
+    findings = await found(harness.subject(HTTP_PROXY=f"{scheme}me:hidden@p:1"), [ADDRESS, KEY])
     assert any("through the proxy p:1" in each.evidence for each in findings)
     assert not any("hidden" in each.evidence for each in findings)

@@ -267,7 +267,7 @@ async def test_a_worker_of_the_old_release_is_seen_beside_ours(tmp_path: Path) -
     assert found[1].evidence.startswith("teamwordsBroker of 0.6.1 polls the same tasks")
 
 
-async def test_a_worker_of_the_old_release_that_stopped_is_not_told(tmp_path: Path) -> None:
+async def test_a_worker_of_the_old_release_that_stopped_is_not_reported(tmp_path: Path) -> None:
     scene = DoctorScene(tmp_path)
     await scene.register()
     await scene.poll("teamwordsBroker")
@@ -275,7 +275,7 @@ async def test_a_worker_of_the_old_release_that_stopped_is_not_told(tmp_path: Pa
     assert problems(await scene.found(doctor_conductor.polls)) == []
 
 
-async def test_publications_of_the_old_release_are_told_for_a_day(tmp_path: Path) -> None:
+async def test_publications_of_the_old_release_are_reported_for_a_day(tmp_path: Path) -> None:
     scene = DoctorScene(tmp_path)
     repository = RepositoryBuilder(scene.lakefs, "songs")
     repository.commit({"data/a": b"1"})

@@ -5,9 +5,9 @@ from pathlib import Path
 from time import process_time
 
 import pytest
-from tests.unit.app.attempt.fault_world import FaultWorld
+from tests.unit.app.attempt.attempt_harness import AttemptHarness
 from tests.unit.app.inspection.test_attempts import asked, attempt, started
-from tests.unit.app.runs.run_world import RunWorld
+from tests.unit.app.runs.run_harness import RunHarness
 
 from perago.adapters.memory.installations import lakefs_installation
 from perago.adapters.memory.system import WorkerHandle
@@ -30,9 +30,11 @@ from perago.testing.faults import crash
 ATTEMPTS, SECONDS_MAX = 1000, 1.0
 
 
-async def scene(world: FaultWorld, staged: dict[str, CommitRecord] | None = None) -> SceneView:
+async def scene(
+    harness: AttemptHarness, staged: dict[str, CommitRecord] | None = None
+) -> SceneView:
     """What the page shows of the scene's workflow."""
-    (only,) = page_of(await asked(world), "", staged or {}, 0.0).scenes
+    (only,) = page_of(await asked(harness), "", staged or {}, 0.0).scenes
     return only
 
 
@@ -49,10 +51,10 @@ def kinds(view: SceneView) -> dict[str, str]:
 
 
 async def test_a_retry_publishes_what_the_first_attempt_decided(tmp_path: Path) -> None:
-    world = await started(tmp_path)
-    await attempt(world, crash(after="decide"))
-    await attempt(world)
-    view = await scene(world)
+    harness = await started(tmp_path)
+    await attempt(harness, crash(after="decide"))
+    await attempt(harness)
+    view = await scene(harness)
     first, second = view.attempts
     assert seen(first) == ["queued", "polled", "(input)", "(ran)", "staged", "decided", "ended"]
     assert seen(second) == ["queued", "polled", "published", "ended"]
@@ -65,10 +67,10 @@ async def test_a_retry_publishes_what_the_first_attempt_decided(tmp_path: Path) 
 
 
 async def test_a_time_is_shown_only_where_a_server_has_it(tmp_path: Path) -> None:
-    world = await started(tmp_path)
-    await attempt(world, crash(after="decide"))
-    await attempt(world)
-    first, second = (await scene(world)).attempts
+    harness = await started(tmp_path)
+    await attempt(harness, crash(after="decide"))
+    await attempt(harness)
+    first, second = (await scene(harness)).attempts
     times = {step.name: step.at for step in first.steps}
     polled, ended = times[Step.POLLED], times[Step.ENDED]
     assert polled is not None
@@ -77,32 +79,32 @@ async def test_a_time_is_shown_only_where_a_server_has_it(tmp_path: Path) -> Non
     assert [times[step] for step in (Step.INPUT, Step.RAN, Step.STAGED, Step.DECIDED)] == [None] * 4
     assert {step.name: step.at for step in second.steps}[Step.PUBLISHED] is not None
     commit = {step.name: step.ref for step in first.steps}[Step.STAGED]
-    record = CommitRecord(CommitId(commit or ""), (CommitId(world.input),), created_at=5)
-    again, _ = (await scene(world, {record.commit: record})).attempts
+    record = CommitRecord(CommitId(commit or ""), (CommitId(harness.input),), created_at=5)
+    again, _ = (await scene(harness, {record.commit: record})).attempts
     assert {step.name: step.at for step in again.steps}[Step.STAGED] == 5.0
 
 
 async def test_events_are_said_to_be_elsewhere_and_what_is_left_is_named(tmp_path: Path) -> None:
-    world = await started(tmp_path)
-    await attempt(world, crash(before="decide"))
-    first, second = (await scene(world)).attempts
+    harness = await started(tmp_path)
+    await attempt(harness, crash(before="decide"))
+    first, second = (await scene(harness)).attempts
     assert first.events is None
     assert [each.partition("-seq")[0] for each in first.left] == [
-        f"perago-staging-{world.workflow}-edit"
+        f"perago-staging-{harness.workflow}-edit"
     ]
     assert (second.status, second.ended, seen(second)) == ("SCHEDULED", False, ["queued"])
 
 
 async def test_a_refusal_has_its_code_and_the_foreign_commit_is_drawn(tmp_path: Path) -> None:
-    world = await started(tmp_path)
-    await attempt(world, crash(after="decide"))
-    foreign = world.human()
-    await attempt(world)
-    view = await scene(world)
+    harness = await started(tmp_path)
+    await attempt(harness, crash(after="decide"))
+    foreign = harness.human()
+    await attempt(harness)
+    view = await scene(harness)
     assert view.attempts[1].code == "PRG-F002"
     assert "PRG-F002" in (view.attempts[1].reason or "")
     assert kinds(view)[foreign] == "foreign"
-    assert kinds(view)[world.input] == "root"
+    assert kinds(view)[harness.input] == "root"
 
 
 @pytest.mark.parametrize(
@@ -113,30 +115,30 @@ async def test_a_refusal_has_its_code_and_the_foreign_commit_is_drawn(tmp_path: 
 async def test_a_run_is_shown_with_what_became_of_it(
     tmp_path: Path, until: str | None, state: RunState
 ) -> None:
-    world = await RunWorld(tmp_path).started()
-    await world.until(until)
-    (run,) = (await scene(world)).runs
+    harness = await RunHarness(tmp_path).started()
+    await harness.until(until)
+    (run,) = (await scene(harness)).runs
     assert (run.state, run.target) == (state, "repo/main")
-    assert run.branch == (await world.begun()).run_branch
+    assert run.branch == (await harness.begun()).run_branch
     assert (run.publication is not None) is (state is RunState.PUBLISHED)
 
 
 async def test_a_run_whose_workflow_ended_before_finish_is_held(tmp_path: Path) -> None:
-    world = await RunWorld(tmp_path).started()
-    await world.until("perago.finish")
-    await world.operator.workflows.terminate(world.workflow, "the operator looks at it")
-    view = await scene(world)
+    harness = await RunHarness(tmp_path).started()
+    await harness.until("perago.finish")
+    await harness.operator.workflows.terminate(harness.workflow, "the operator looks at it")
+    view = await scene(harness)
     assert [run.state for run in view.runs] == [RunState.HELD]
     assert view.status == "TERMINATED"
 
 
 async def test_a_run_that_was_removed_is_gone(tmp_path: Path) -> None:
-    world = await RunWorld(tmp_path).started()
-    await world.until("perago.finish")
-    branch = (await world.begun()).run_branch
-    lakefs = lakefs_installation(world.lakefs, WorkerHandle())
+    harness = await RunHarness(tmp_path).started()
+    await harness.until("perago.finish")
+    branch = (await harness.begun()).run_branch
+    lakefs = lakefs_installation(harness.lakefs, WorkerHandle())
     await lakefs.branches.delete(RepositoryId("repo"), BranchName(branch))
-    assert [run.state for run in (await scene(world)).runs] == [RunState.GONE]
+    assert [run.state for run in (await scene(harness)).runs] == [RunState.GONE]
 
 
 def thousand_attempts() -> known.AttemptHistory:

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from tests.unit.app.attempt.fault_world import FaultWorld
+from tests.unit.app.attempt.attempt_harness import AttemptHarness
 from tests.unit.app.inspection.test_attempts import attempt, started
 
 from perago.adapters.memory.installations import conductor_installation, lakefs_installation
@@ -24,19 +24,21 @@ from perago.testing.faults import always, crash, unavailable
 REQUESTS_OF_A_READING = 7  # the workflow, its target, two listings of branches and three of tags
 
 
-def watching(world: FaultWorld, injector: FaultInjector, workflow: str | None = None) -> Watcher:
+def watching(
+    harness: AttemptHarness, injector: FaultInjector, workflow: str | None = None
+) -> Watcher:
     """A watcher whose requests pass a fault injector."""
-    lakefs = faulty_installation(lakefs_installation(world.lakefs, WorkerHandle()), injector)
-    conductor = conductor_installation(world.conductor, WorkerHandle())
+    lakefs = faulty_installation(lakefs_installation(harness.lakefs, WorkerHandle()), injector)
+    conductor = conductor_installation(harness.conductor, WorkerHandle())
     tools = InspectionTools(
         lakefs.branches,
         lakefs.commits,
         lakefs.tags,
         lakefs.repositories,
-        world.clock,
+        harness.clock,
         faulty_installation(conductor, injector).workflows,
     )
-    return Watcher(tools, Question(workflow or world.workflow), "watch", NO_SECRETS.masked)
+    return Watcher(tools, Question(workflow or harness.workflow), "watch", NO_SECRETS.masked)
 
 
 def staged_times(page: PageView) -> list[float | None]:
@@ -48,9 +50,9 @@ def staged_times(page: PageView) -> list[float | None]:
 async def test_a_reading_is_seven_requests_and_a_staged_commit_is_read_once(
     tmp_path: Path,
 ) -> None:
-    world, injector = await started(tmp_path), FaultInjector([])
-    await attempt(world, crash(after="decide"))
-    watcher = watching(world, injector)
+    harness, injector = await started(tmp_path), FaultInjector([])
+    await attempt(harness, crash(after="decide"))
+    watcher = watching(harness, injector)
     page = await watcher.read()
     assert injector.calls.total() == REQUESTS_OF_A_READING + 1, injector.calls
     assert injector.calls["commits.read"] == 1
@@ -64,10 +66,10 @@ async def test_a_reading_is_seven_requests_and_a_staged_commit_is_read_once(
 async def test_of_many_staged_commits_some_are_read_each_time_the_newest_first(
     tmp_path: Path,
 ) -> None:
-    world, injector = await started(tmp_path), FaultInjector([])
+    harness, injector = await started(tmp_path), FaultInjector([])
     for _ in range(COMMITS_READ_MAX + 2):
-        await attempt(world, crash(before="decide"))
-    watcher = watching(world, injector)
+        await attempt(harness, crash(before="decide"))
+    watcher = watching(harness, injector)
     first = staged_times(await watcher.read())[: COMMITS_READ_MAX + 2]
     assert [each is not None for each in first] == [False, False, *[True] * COMMITS_READ_MAX]
     assert injector.calls.total() == REQUESTS_OF_A_READING + COMMITS_READ_MAX
@@ -75,31 +77,31 @@ async def test_of_many_staged_commits_some_are_read_each_time_the_newest_first(
 
 
 async def test_nothing_new_makes_it_slower_and_a_change_fast_again(tmp_path: Path) -> None:
-    world, injector = await started(tmp_path), FaultInjector([])
-    watcher = watching(world, injector)
+    harness, injector = await started(tmp_path), FaultInjector([])
+    watcher = watching(harness, injector)
     first = await watcher.read()
     assert watcher.wait == FIRST_WAIT_SECONDS
     for _ in range(8):
         assert await watcher.read() is first
     assert watcher.wait == LAST_WAIT_SECONDS
-    await attempt(world)
+    await attempt(harness)
     assert await watcher.read() is not first
     assert watcher.wait == FIRST_WAIT_SECONDS
 
 
 async def test_a_workflow_that_has_ended_is_not_live(tmp_path: Path) -> None:
-    world, injector = await started(tmp_path), FaultInjector([])
-    watcher = watching(world, injector)
+    harness, injector = await started(tmp_path), FaultInjector([])
+    watcher = watching(harness, injector)
     assert (await watcher.read()).live
-    await attempt(world)
+    await attempt(harness)
     assert not (await watcher.read()).live
 
 
 @pytest.mark.parametrize("call", ["workflows.read", "commits.first_parents", "branches.list_page"])
 async def test_an_outage_takes_nothing_off_the_page_and_is_said(tmp_path: Path, call: str) -> None:
-    world, injector = await started(tmp_path), FaultInjector([])
-    await attempt(world, crash(after="decide"))
-    watcher = watching(world, injector)
+    harness, injector = await started(tmp_path), FaultInjector([])
+    await attempt(harness, crash(after="decide"))
+    watcher = watching(harness, injector)
     before = await watcher.read()
     injector.plan(always(unavailable(call)))
     during = await watcher.read()
@@ -113,21 +115,21 @@ async def test_an_outage_takes_nothing_off_the_page_and_is_said(tmp_path: Path, 
 
 
 async def test_after_an_outage_the_page_goes_on(tmp_path: Path) -> None:
-    world, injector = await started(tmp_path), FaultInjector([])
-    watcher = watching(world, injector)
+    harness, injector = await started(tmp_path), FaultInjector([])
+    watcher = watching(harness, injector)
     await watcher.read()
     injector.plan(unavailable("workflows.read"))
     assert "Conductor did not answer" in (await watcher.read()).notice
-    await attempt(world)
+    await attempt(harness)
     after = await watcher.read()
     assert (after.notice, after.live) == ("", False)
 
 
 async def test_an_end_that_was_not_read_whole_does_not_stop_it(tmp_path: Path) -> None:
-    world, injector = await started(tmp_path), FaultInjector([])
-    watcher = watching(world, injector)
+    harness, injector = await started(tmp_path), FaultInjector([])
+    watcher = watching(harness, injector)
     await watcher.read()
-    await attempt(world)
+    await attempt(harness)
     injector.plan(unavailable("commits.first_parents"))
     during = await watcher.read()
     assert (during.scenes[0].status, during.live) == ("COMPLETED", True)
@@ -135,17 +137,17 @@ async def test_an_end_that_was_not_read_whole_does_not_stop_it(tmp_path: Path) -
 
 
 async def test_the_first_reading_raises_what_goes_wrong(tmp_path: Path) -> None:
-    world = await started(tmp_path)
+    harness = await started(tmp_path)
     with pytest.raises(NowhereToLookError, match="Conductor does not know workflow nothing"):
-        await watching(world, FaultInjector([]), "nothing").read()
+        await watching(harness, FaultInjector([]), "nothing").read()
 
 
 async def test_a_first_reading_without_lakefs_shows_the_rows_and_looks_again(
     tmp_path: Path,
 ) -> None:
-    world = await started(tmp_path)
-    await attempt(world)
-    watcher = watching(world, FaultInjector([unavailable("commits.first_parents")]))
+    harness = await started(tmp_path)
+    await attempt(harness)
+    watcher = watching(harness, FaultInjector([unavailable("commits.first_parents")]))
     page = await watcher.read()
     assert (page.scenes[0].status, page.live, page.scenes[0].repositories) == (
         "COMPLETED",

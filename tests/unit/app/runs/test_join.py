@@ -9,7 +9,7 @@ from typing import cast
 
 import pytest
 from pydantic import ValidationError
-from tests.unit.app.attempt.fault_world import FaultWorld
+from tests.unit.app.attempt.attempt_harness import AttemptHarness
 
 from perago.app.attempt.context import Attempt
 from perago.app.attempt.task_function import produce_freely
@@ -34,14 +34,14 @@ class Scene:
     orders: StopOrders = field(default_factory=StopOrders)
 
     def __post_init__(self) -> None:
-        self.world = FaultWorld(self.root, PolicySetting.SETTLED)
-        self.world.task = JOIN_TASK
-        self.repository = self.world.repository
+        self.harness = AttemptHarness(self.root, PolicySetting.SETTLED)
+        self.harness.task = JOIN_TASK
+        self.repository = self.harness.repository
 
     @property
     def walks(self) -> int:
         """Histories that the last worker asked for."""
-        return self.world.workers[-1].calls[WALK]
+        return self.harness.workers[-1].calls[WALK]
 
     def commits(self, count: int, branch: str = "main") -> list[str]:
         """As many commits on top of each other."""
@@ -53,13 +53,13 @@ class Scene:
 
     async def join(self, refs: list[str], *faults: Fault) -> str:
         """Join workspaces at these commits; the ref that stands for all."""
-        params = {"workspaces": [self.world.workspace(ref=ref) for ref in refs]}
+        params = {"workspaces": [self.harness.workspace(ref=ref) for ref in refs]}
         row = AttemptSnapshot("w", "t", "joined", JOIN_TASK.name, AttemptStatus.IN_PROGRESS)
-        worker = self.world.worker(faults)
+        worker = self.harness.worker(faults)
         record = AttemptRecord(row, {"params": params})
         attempt = Attempt(JOIN_TASK, record, ME, worker.settings)
         with self.orders.for_execution(ME) as order:
-            ports = replace(worker.world, stop_order=WaitingOrder(order))
+            ports = replace(worker.harness, stop_order=WaitingOrder(order))
             output = await produce_freely(ports, attempt)
         result = cast("Mapping[str, object]", output["result"])
         return JoinResult.model_validate(result).workspace.ref
@@ -110,7 +110,7 @@ async def test_an_order_to_stop_ends_a_walk_that_hangs(tmp_path: Path) -> None:
     scene = Scene(tmp_path)
     refs = scene.commits(3)
     joining = asyncio.create_task(scene.join(refs, zombie(before=WALK)))
-    while not (scene.world.workers and scene.world.workers[-1].waits_for):  # noqa: ASYNC110
+    while not (scene.harness.workers and scene.harness.workers[-1].waits_for):  # noqa: ASYNC110
         await asyncio.sleep(0.01)
     scene.orders.stop(ME, "worker draining: a deploy", cause=Cause.DRAIN)
     with pytest.raises(BodyFailedError, match="worker draining") as stopped:

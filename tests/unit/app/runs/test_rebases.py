@@ -8,8 +8,8 @@ from tempfile import TemporaryDirectory
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.unit.app.attempt.fault_world import reason_of
-from tests.unit.app.runs.run_world import FINISH, RunWorld
+from tests.unit.app.attempt.attempt_harness import reason_of
+from tests.unit.app.runs.run_harness import FINISH, RunHarness
 
 from perago.domain.attempt import AttemptStatus
 from perago.domain.run import History, OnMoved
@@ -53,17 +53,17 @@ async def test_a_rebase_has_the_changes_of_both_sides_and_no_other(
     history: History,
 ) -> None:
     with TemporaryDirectory() as root:
-        world = RunWorld(Path(root), on_moved=OnMoved.REBASE, history=history)
-        world.repository.commit({**base, "m/first": b"x"})
-        await world.start()
-        await world.until(FINISH)
-        before = world.repository.files()
-        run = await world.begun()
-        world.repository.commit({**mine, "mine": b"x"}, branch=run.run_branch)
-        head = world.repository.commit({**theirs, "theirs": b"x"})
-        run_tree, target_tree = world.repository.files(run.run_branch), world.repository.files()
+        harness = RunHarness(Path(root), on_moved=OnMoved.REBASE, history=history)
+        harness.repository.commit({**base, "m/first": b"x"})
+        await harness.start()
+        await harness.until(FINISH)
+        before = harness.repository.files()
+        run = await harness.begun()
+        harness.repository.commit({**mine, "mine": b"x"}, branch=run.run_branch)
+        head = harness.repository.commit({**theirs, "theirs": b"x"})
+        run_tree, target_tree = harness.repository.files(run.run_branch), harness.repository.files()
         workspace = {"repository": "repo", "branch": run.run_branch, "ref_type": "commit"}
-        report = await world.finish_again(workspace={**workspace, "ref": world.run_head})
+        report = await harness.finish_again(workspace={**workspace, "ref": harness.run_head})
     of_run, of_target = difference(before, run_tree), difference(before, target_tree)
     expected = changed(target_tree, {path: run_tree.get(path) for path in of_run})
     kept_apart = bool(of_run & of_target) or clashes(
@@ -71,11 +71,11 @@ async def test_a_rebase_has_the_changes_of_both_sides_and_no_other(
         {path: target_tree.get(path) for path in of_target},
     )
     if report.error is None:
-        assert world.repository.files() == expected
+        assert harness.repository.files() == expected
         assert not kept_apart
-        assert world.runs_on_target()[0].parents[0] == head
+        assert harness.runs_on_target()[0].parents[0] == head
         return
-    assert world.repository.head().commit == head
+    assert harness.repository.head().commit == head
     assert isinstance(report.update, TerminalUpdate)
     assert report.update.status is AttemptStatus.FAILED_WITH_TERMINAL_ERROR
     if "PRG-N005" in reason_of(report):
@@ -111,31 +111,31 @@ TWO_SIDES: dict[str, tuple[Tree, Tree, str | None]] = {
 }
 
 
-async def rebased(root: Path, files: Tree, mine: Tree, theirs: Tree) -> tuple[RunWorld, str]:
+async def rebased(root: Path, files: Tree, mine: Tree, theirs: Tree) -> tuple[RunHarness, str]:
     """Finish a run with these changes onto a target with these; the reason of its refusal."""
-    world = RunWorld(root, on_moved=OnMoved.REBASE)
-    world.repository.commit(files)
-    await world.start()
-    await world.until(FINISH)
-    run = await world.begun()
-    world.repository.commit(mine, branch=run.run_branch)
-    world.repository.commit(theirs)
+    harness = RunHarness(root, on_moved=OnMoved.REBASE)
+    harness.repository.commit(files)
+    await harness.start()
+    await harness.until(FINISH)
+    run = await harness.begun()
+    harness.repository.commit(mine, branch=run.run_branch)
+    harness.repository.commit(theirs)
     workspace = {"repository": "repo", "branch": run.run_branch, "ref_type": "commit"}
-    report = await world.finish_again(workspace={**workspace, "ref": world.run_head})
-    return world, "" if report.error is None else reason_of(report)
+    report = await harness.finish_again(workspace={**workspace, "ref": harness.run_head})
+    return harness, "" if report.error is None else reason_of(report)
 
 
 @pytest.mark.parametrize("sides", TWO_SIDES)
 async def test_a_run_is_rebased_unless_the_two_sides_meet(tmp_path: Path, sides: str) -> None:
     mine, theirs, named = TWO_SIDES[sides]
-    world, reason = await rebased(tmp_path, {"m/f": b"1", "m/d/x": b"1"}, mine, theirs)
+    harness, reason = await rebased(tmp_path, {"m/f": b"1", "m/d/x": b"1"}, mine, theirs)
     if named is not None:
         assert "PRG-N005" in reason
         assert named in reason
-        assert world.runs_on_target() == []
+        assert harness.runs_on_target() == []
         return
     assert reason == ""
-    shown = world.repository.files()
+    shown = harness.repository.files()
     both = {**mine, **theirs}
     assert {path: shown.get(path) for path in both} == both
 
@@ -144,11 +144,11 @@ async def test_a_rebase_compares_every_page_of_many_changes(tmp_path: Path) -> N
     """The server lists a thousand at a time; the only path of both sides is the last one."""
     mine: dict[str, bytes | None] = {f"m/{number:05}a": b"1" for number in range(2_500)}
     theirs: dict[str, bytes | None] = {f"m/{number:05}b": b"2" for number in range(2_500)}
-    world, reason = await rebased(tmp_path / "apart", {}, mine, theirs)
+    harness, reason = await rebased(tmp_path / "apart", {}, mine, theirs)
     assert reason == ""
-    shown = world.repository.files()
+    shown = harness.repository.files()
     assert {path: shown[path] for path in (*mine, *theirs)} == {**mine, **theirs}
     last = max(theirs)
-    world, reason = await rebased(tmp_path / "meet", {}, {**mine, last: b"2"}, theirs)
+    harness, reason = await rebased(tmp_path / "meet", {}, {**mine, last: b"2"}, theirs)
     assert "PRG-N005" in reason
     assert f"{last} was changed by the run and on main" in reason

@@ -5,7 +5,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from tests.unit.app.runs.run_world import BEGIN, FINISH, RunWorld
+from tests.unit.app.runs.run_harness import BEGIN, FINISH, RunHarness
 
 from perago.domain.run import OnMoved
 
@@ -33,10 +33,10 @@ def documented(column: str) -> Counter[str]:
 async def test_the_page_lists_the_requests_of_a_run(tmp_path: Path, column: str) -> None:
     rebased = column == "the same, rebased"
     on_moved = OnMoved.REBASE if rebased else OnMoved.REFUSE
-    world = await RunWorld(tmp_path, on_moved=on_moved).started()
-    await world.until(COLUMNS[column])
+    harness = await RunHarness(tmp_path, on_moved=on_moved).started()
+    await harness.until(COLUMNS[column])
     if rebased:
-        world.human()
-    assert (await world.report()).error is None
-    assert world.requests(-1) - ONCE - CANARY == documented(column)
-    assert world.requests(-1).total() == (documented(column) + ONCE + CANARY).total()
+        harness.human()
+    assert (await harness.report()).error is None
+    assert harness.requests(-1) - ONCE - CANARY == documented(column)
+    assert harness.requests(-1).total() == (documented(column) + ONCE + CANARY).total()

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
-from tests.unit.app.attempt.fault_world import reason_of
-from tests.unit.app.runs.run_world import BEGIN, FINISH, RunWorld
+from tests.unit.app.attempt.attempt_harness import reason_of
+from tests.unit.app.runs.run_harness import BEGIN, FINISH, RunHarness
 
 from perago.app.worker.bodies import WaitingOrder
 from perago.domain.attempt import WorkflowStatus
@@ -44,13 +44,13 @@ class Way:
     history: History = History.MERGE
     moved: bool = False
 
-    async def world(self, root: Path) -> RunWorld:
-        """A new world in which the attempt of this task waits."""
-        world = await RunWorld(root, on_moved=self.on_moved, history=self.history).started()
-        await world.until(self.task)
+    async def harness(self, root: Path) -> RunHarness:
+        """A new harness in which the attempt of this task waits."""
+        harness = await RunHarness(root, on_moved=self.on_moved, history=self.history).started()
+        await harness.until(self.task)
         if self.moved:
-            world.human()
-        return world
+            harness.human()
+        return harness
 
 
 WAYS: Mapping[str, Way] = {
@@ -63,33 +63,33 @@ WAYS: Mapping[str, Way] = {
 EACH_WAY = pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
 
 
-async def at_each_request(root: Path, way: Way) -> AsyncIterator[tuple[int, RunWorld]]:
-    """For each request of a healthy attempt its number, and a world whose attempt waits for it.
+async def at_each_request(root: Path, way: Way) -> AsyncIterator[tuple[int, RunHarness]]:
+    """For each request of a healthy attempt its number, and a harness whose attempt waits for it.
 
     The first one is the poll.
     """
-    healthy = await way.world(root / "healthy")
+    healthy = await way.harness(root / "healthy")
     assert (await healthy.report()).error is None
     for nth in range(2, healthy.requests(-1).total() + 1):
-        yield nth, await way.world(root / str(nth))
+        yield nth, await way.harness(root / str(nth))
 
 
-async def assert_whole_or_nothing(world: RunWorld) -> None:
+async def assert_whole_or_nothing(harness: RunHarness) -> None:
     """What holds at any moment: the target has all of the run or nothing of it."""
-    files = world.repository.files()
+    files = harness.repository.files()
     shown = {path for path in files if path in MINE and files[path] != b"kept"}
     assert shown in (set(), MINE)
-    assert bool(shown) is (len(world.runs_on_target()) == 1)
+    assert bool(shown) is (len(harness.runs_on_target()) == 1)
 
 
-async def bring_to_its_end(world: RunWorld) -> None:
+async def bring_to_its_end(harness: RunHarness) -> None:
     """Healthy workers, and the time-outs of leases that nobody keeps."""
     for _ in range(20):
-        if (await world.read()).status is not WorkflowStatus.RUNNING:
+        if (await harness.read()).status is not WorkflowStatus.RUNNING:
             return
-        if await world.attempt(world.worker()) is None:
-            await world.lose_lease()
-        await assert_whole_or_nothing(world)
+        if await harness.attempt(harness.worker()) is None:
+            await harness.lose_lease()
+        await assert_whole_or_nothing(harness)
 
 
 @pytest.mark.parametrize("side", Side)
@@ -97,15 +97,15 @@ async def bring_to_its_end(world: RunWorld) -> None:
 async def test_a_death_at_any_call_publishes_the_run_once_or_not_yet(
     tmp_path: Path, way: Way, side: Side
 ) -> None:
-    async for nth, world in at_each_request(tmp_path, way):
-        await world.attempt(world.worker([Crash(Moment(ANY_CALL, side, nth=nth))]))
-        dead = world.workers[-1]
-        await assert_whole_or_nothing(world)
-        await bring_to_its_end(world)
+    async for nth, harness in at_each_request(tmp_path, way):
+        await harness.attempt(harness.worker([Crash(Moment(ANY_CALL, side, nth=nth))]))
+        dead = harness.workers[-1]
+        await assert_whole_or_nothing(harness)
+        await bring_to_its_end(harness)
         try:
-            await world.assert_published(branch_gone=world.workers[-1] is not dead)
+            await harness.assert_published(branch_gone=harness.workers[-1] is not dead)
         except AssertionError as error:
-            error.add_note(f"death {side} call {nth}: {world.requests(-1)}")
+            error.add_note(f"death {side} call {nth}: {harness.requests(-1)}")
             raise
 
 
@@ -114,15 +114,15 @@ async def test_a_death_at_any_call_publishes_the_run_once_or_not_yet(
 async def test_a_lost_request_or_answer_at_any_call_costs_no_attempt(
     tmp_path: Path, way: Way, lost: type
 ) -> None:
-    async for nth, world in at_each_request(tmp_path, way):
-        report = await world.report(lost(ANY_CALL, nth=nth))
+    async for nth, harness in at_each_request(tmp_path, way):
+        report = await harness.report(lost(ANY_CALL, nth=nth))
         try:
             assert report.error is None
-            await bring_to_its_end(world)
-            workflow = await world.assert_published(branch_gone=False)
+            await bring_to_its_end(harness)
+            workflow = await harness.assert_published(branch_gone=False)
             assert all(row.snapshot.retry_count == 0 for row in workflow.attempts)
         except AssertionError as error:
-            error.add_note(f"call {nth} of {world.requests(-1)}")
+            error.add_note(f"call {nth} of {harness.requests(-1)}")
             raise
 
 
@@ -131,16 +131,16 @@ async def test_a_request_that_arrives_after_everything_has_ended_changes_nothing
     tmp_path: Path, way: Way
 ) -> None:
     arrived = 0
-    async for nth, world in at_each_request(tmp_path, way):
-        await world.report(arrive_late(ANY_CALL, nth=nth))
-        sender = world.workers[-1]
-        await bring_to_its_end(world)
-        history = world.repository.history()
+    async for nth, harness in at_each_request(tmp_path, way):
+        await harness.report(arrive_late(ANY_CALL, nth=nth))
+        sender = harness.workers[-1]
+        await bring_to_its_end(harness)
+        history = harness.repository.history()
         while sender.late:
             await sender.arrive_late()
             arrived += 1
-        assert world.repository.history() == history
-        await world.assert_published(branch_gone=False)
+        assert harness.repository.history() == history
+        await harness.assert_published(branch_gone=False)
     assert arrived > 0
 
 
@@ -148,24 +148,24 @@ async def test_a_request_that_arrives_after_everything_has_ended_changes_nothing
 async def test_an_attempt_that_goes_on_after_its_retry_has_ended_changes_nothing(
     tmp_path: Path, way: Way
 ) -> None:
-    async for nth, world in at_each_request(tmp_path, way):
+    async for nth, harness in at_each_request(tmp_path, way):
         zombie = Zombie(Moment(ANY_CALL, Side.BEFORE, nth=nth), Until.ACCEPTED)
-        worker = world.worker([zombie])
-        sleeper = world.workers[-1]
-        waiting = await world.waits()
+        worker = harness.worker([zombie])
+        sleeper = harness.workers[-1]
+        waiting = await harness.waits()
         assert waiting is not None
         record = await worker.poll(waiting)
         assert record is not None
         running = asyncio.ensure_future(worker.run(record))
         while not (sleeper.waits_for or running.done()):  # noqa: ASYNC110 - driven by hand
             await asyncio.sleep(0)
-        await world.lose_lease()
-        await bring_to_its_end(world)
-        history = world.repository.history()
+        await harness.lose_lease()
+        await bring_to_its_end(harness)
+        history = harness.repository.history()
         sleeper.release()
-        await world.drive(running)
-        assert world.repository.history() == history
-        await world.assert_published(branch_gone=False)
+        await harness.drive(running)
+        assert harness.repository.history() == history
+        await harness.assert_published(branch_gone=False)
 
 
 @pytest.mark.parametrize("side", Side)
@@ -174,16 +174,16 @@ async def test_a_foreign_commit_at_any_call_of_finish_is_kept(
     tmp_path: Path, on_moved: OnMoved, side: Side
 ) -> None:
     refused = 0
-    async for nth, world in at_each_request(tmp_path, Way(FINISH, on_moved=on_moved)):
+    async for nth, harness in at_each_request(tmp_path, Way(FINISH, on_moved=on_moved)):
         path = "elsewhere/human.txt"
-        report = await world.report(Meanwhile(Moment(ANY_CALL, side, nth=nth), world.human))
-        assert world.repository.files()[path] == b"human"
+        report = await harness.report(Meanwhile(Moment(ANY_CALL, side, nth=nth), harness.human))
+        assert harness.repository.files()[path] == b"human"
         if report.error is None:
-            await world.assert_published()
+            await harness.assert_published()
         else:
             assert on_moved is OnMoved.REFUSE
             assert "PRG-N004" in reason_of(report)
-            await world.assert_untouched()
+            await harness.assert_untouched()
             refused += 1
     assert (refused > 5) is (on_moved is OnMoved.REFUSE)
 
@@ -194,7 +194,7 @@ async def test_an_order_to_stop_at_any_call_hands_the_row_back_or_comes_too_late
     tmp_path: Path, way: Way, side: Side
 ) -> None:
     handed_back = 0
-    async for nth, world in at_each_request(tmp_path, way):
+    async for nth, harness in at_each_request(tmp_path, way):
         order: asyncio.Future[BodyStopped] = asyncio.get_running_loop().create_future()
 
         async def stop(order: "asyncio.Future[BodyStopped]" = order) -> None:
@@ -202,12 +202,12 @@ async def test_an_order_to_stop_at_any_call_hands_the_row_back_or_comes_too_late
             for _ in range(10):  # until the attempt has heard of it
                 await asyncio.sleep(0)
 
-        worker = world.worker([Meanwhile(Moment(ANY_CALL, side, nth=nth), stop)])
-        worker = replace(worker, world=replace(worker.world, stop_order=WaitingOrder(order)))
-        report = await world.report_of(worker)
+        worker = harness.worker([Meanwhile(Moment(ANY_CALL, side, nth=nth), stop)])
+        worker = replace(worker, harness=replace(worker.harness, stop_order=WaitingOrder(order)))
+        report = await harness.report_of(worker)
         handed_back += report.status == "HANDED_BACK"
         assert report.error is None or report.status == "HANDED_BACK", report
-        await assert_whole_or_nothing(world)
-        await bring_to_its_end(world)
-        await world.assert_published(branch_gone=False)
+        await assert_whole_or_nothing(harness)
+        await bring_to_its_end(harness)
+        await harness.assert_published(branch_gone=False)
     assert handed_back > 5

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
-from tests.attempt_worlds import AttemptWorker
-from tests.unit.app.runs.run_world import FINISH, RunWorld, refused, waiting
+from tests.attempt_workers import AttemptWorker
+from tests.unit.app.runs.run_harness import FINISH, RunHarness, refused, waiting
 
 from perago.adapters.system import AsyncioConcurrency
 from perago.app.attempt.run_attempt import AttemptReport
@@ -37,7 +37,7 @@ def concurrency() -> Iterator[AsyncioConcurrency]:
 class TwoFinishes:
     """The first stands still before its merge; the second has had time to end."""
 
-    world: RunWorld
+    harness: RunHarness
     workflows: tuple[str, str]
     first: Running
     second: Running
@@ -47,27 +47,27 @@ class TwoFinishes:
 
 async def two_finishes(root: Path, concurrency: AsyncioConcurrency, target: str) -> TwoFinishes:
     """Finish a run of main and a run of this target in one process."""
-    world = await waiting(root)
-    first = world.workflow
+    harness = await waiting(root)
+    first = harness.workflow
     if target != "main":
-        world.repository.branch(target, world.input)
-    await world.start_run(target)
-    while await world.waits() != FINISH:
-        worker, task_type = world.worker(), await world.waits()
+        harness.repository.branch(target, harness.input)
+    await harness.start_run(target)
+    while await harness.waits() != FINISH:
+        worker, task_type = harness.worker(), await harness.waits()
         assert task_type is not None
-        assert (await world.drive(worker.work(task_type))).error is None
-    worker = world.worker([zombie(before="merge")])
-    worker = replace(worker, world=replace(worker.world, concurrency=concurrency))
+        assert (await harness.drive(worker.work(task_type))).error is None
+    worker = harness.worker([zombie(before="merge")])
+    worker = replace(worker, harness=replace(worker.harness, concurrency=concurrency))
     order: asyncio.Future[BodyStopped] = asyncio.get_running_loop().create_future()
-    stoppable = replace(worker, world=replace(worker.world, stop_order=WaitingOrder(order)))
-    process = world.workers[-1]
+    stoppable = replace(worker, harness=replace(worker.harness, stop_order=WaitingOrder(order)))
+    process = harness.workers[-1]
     running = await _begin(stoppable)
     while process.waits_for is None:  # noqa: ASYNC110 - driven by hand
         await asyncio.sleep(0)
     other = await _begin(worker)
     for _ in range(TURNS_MAX):
         await asyncio.sleep(0)
-    return TwoFinishes(world, (first, world.workflow), running, other, process, order)
+    return TwoFinishes(harness, (first, harness.workflow), running, other, process, order)
 
 
 async def _begin(worker: AttemptWorker) -> Running:
@@ -82,12 +82,12 @@ async def test_the_second_run_of_a_target_waits_for_the_look_and_the_merge_of_th
     """Else it would publish between these two, and the first would be refused."""
     two = await two_finishes(tmp_path, concurrency, "main")
     assert not two.second.done()
-    assert two.world.runs_on_target() == []
+    assert two.harness.runs_on_target() == []
 
     two.process.release()
-    assert (await two.world.drive(two.first)).error is None
-    refused(await two.world.drive(two.second), "PRG-N004")
-    (published,) = two.world.runs_on_target()
+    assert (await two.harness.drive(two.first)).error is None
+    refused(await two.harness.drive(two.second), "PRG-N004")
+    (published,) = two.harness.runs_on_target()
     assert published.metadata[WORKFLOW_ID] == two.workflows[0]
 
 
@@ -96,13 +96,13 @@ async def test_a_run_of_another_target_does_not_wait(
 ) -> None:
     two = await two_finishes(tmp_path, concurrency, "dev")
     assert two.second.done()
-    (published,) = (each for each in two.world.repository.history("dev") if RUN in each.metadata)
+    (published,) = (each for each in two.harness.repository.history("dev") if RUN in each.metadata)
     assert published.metadata[WORKFLOW_ID] == two.workflows[1]
-    assert two.world.runs_on_target() == []
+    assert two.harness.runs_on_target() == []
 
     two.process.release()
-    assert (await two.world.drive(two.first)).error is None
-    (published,) = two.world.runs_on_target()
+    assert (await two.harness.drive(two.first)).error is None
+    (published,) = two.harness.runs_on_target()
     assert published.metadata[WORKFLOW_ID] == two.workflows[0]
 
 
@@ -111,7 +111,7 @@ async def test_a_finish_that_is_stopped_gives_its_turn_to_the_next(
 ) -> None:
     two = await two_finishes(tmp_path, concurrency, "main")
     two.stop_first.set_result(BodyStopped("worker draining: a deploy", Cause.DRAIN))
-    assert (await two.world.drive(two.first)).status == "HANDED_BACK"
-    assert (await two.world.drive(two.second)).error is None
-    (published,) = two.world.runs_on_target()
+    assert (await two.harness.drive(two.first)).status == "HANDED_BACK"
+    assert (await two.harness.drive(two.second)).error is None
+    (published,) = two.harness.runs_on_target()
     assert published.metadata[WORKFLOW_ID] == two.workflows[1]

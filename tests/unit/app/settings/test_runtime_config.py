@@ -50,7 +50,7 @@ def test_defaults(tmp_path: Path) -> None:
     )
 
 
-def test_roots_are_below_the_temporary_directory_unless_told(tmp_path: Path) -> None:
+def test_roots_are_below_the_temporary_directory_by_default(tmp_path: Path) -> None:
     config = load_runtime_config("a", cwd=tmp_path, process_env={}, probe_roots=False)
     assert config.workspace_root.parts[-2:] == ("perago", "workspaces")
     assert config.log_root.parts[-2:] == ("perago", "logs")

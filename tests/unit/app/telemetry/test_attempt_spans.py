@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from tests.recordings import RememberedTelemetry
-from tests.unit.app.attempt.fault_world import TASK, FaultWorld
+from tests.unit.app.attempt.attempt_harness import TASK, AttemptHarness
 
 from perago.app.attempt.context import Attempt
 from perago.app.attempt.run_attempt import run_attempt
@@ -20,26 +20,26 @@ SECRET = 's3cr"et\\key of the worker'
 TRACEPARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 
-async def heard(world: FaultWorld, secrets: Secrets = NO_SECRETS) -> RememberedTelemetry:
+async def heard(harness: AttemptHarness, secrets: Secrets = NO_SECRETS) -> RememberedTelemetry:
     """What a collector has after one attempt."""
-    await world.start()
-    worker = world.worker()
+    await harness.start()
+    worker = harness.worker()
     telemetry = RememberedTelemetry()
     record = await worker.poll(TASK)
     assert record is not None
     dispatch = Attempt(
-        world.task,
+        harness.task,
         record,
-        worker.world.identities.new_execution_id(),
+        worker.harness.identities.new_execution_id(),
         replace(worker.settings, secrets=secrets),
         traceparent=TRACEPARENT,
     )
     listeners = [
-        AttemptSpans(telemetry, worker.world.clock, secrets),
+        AttemptSpans(telemetry, worker.harness.clock, secrets),
         AttemptMetrics(Metrics(telemetry)),
     ]
-    events = AttemptEvents(dispatch, listeners, worker.world.clock)
-    await world.drive(run_attempt(replace(worker.world, progress=events), dispatch, NoLease()))
+    events = AttemptEvents(dispatch, listeners, worker.harness.clock)
+    await harness.drive(run_attempt(replace(worker.harness, progress=events), dispatch, NoLease()))
     return telemetry
 
 
@@ -51,7 +51,7 @@ def only_span(telemetry: RememberedTelemetry) -> FinishedSpan:
 async def test_a_published_attempt_is_a_span_of_its_steps_in_its_callers_trace(
     tmp_path: Path,
 ) -> None:
-    span = only_span(await heard(FaultWorld(tmp_path, PolicySetting.SETTLED)))
+    span = only_span(await heard(AttemptHarness(tmp_path, PolicySetting.SETTLED)))
     assert (span.name, span.parent, span.error) == (f"process {TASK}", TRACEPARENT, None)
     names = [step.name for step in span.steps]
     assert names[0] == "policy"
@@ -65,8 +65,8 @@ async def test_a_published_attempt_is_a_span_of_its_steps_in_its_callers_trace(
 
 
 async def test_a_failed_attempt_is_a_span_with_its_error(tmp_path: Path) -> None:
-    world = FaultWorld(tmp_path, PolicySetting.SETTLED, params={"text": 7})
-    span = only_span(await heard(world))
+    harness = AttemptHarness(tmp_path, PolicySetting.SETTLED, params={"text": 7})
+    span = only_span(await heard(harness))
     assert span.error is not None
     assert span.facts["perago.status"] == "FAILED"
     assert span.facts["error.type"] == "PRG-I003"
@@ -76,9 +76,9 @@ async def test_a_secret_is_in_no_reason_and_in_no_span(tmp_path: Path) -> None:
     def body(workspace: Path, run: int) -> None:
         raise ValueError(f"{workspace.name} {run} refused {SECRET} of {[SECRET]}")
 
-    world = FaultWorld(tmp_path, PolicySetting.SETTLED, body=body)
-    span = only_span(await heard(world, Secrets.of([SECRET])))
-    reason = str((await world.read()).attempts[0].reason)
+    harness = AttemptHarness(tmp_path, PolicySetting.SETTLED, body=body)
+    span = only_span(await heard(harness, Secrets.of([SECRET])))
+    reason = str((await harness.read()).attempts[0].reason)
     assert "refused *** of ['***']" in reason
     assert reason == span.error
     assert "s3cr" not in reason + repr(span)
@@ -91,13 +91,13 @@ async def test_a_secret_is_masked_before_a_reason_is_cut(tmp_path: Path) -> None
         del workspace, run
         raise ValueError("x" * 480 + SECRET)
 
-    world = FaultWorld(tmp_path, PolicySetting.SETTLED, body=body)
-    await heard(world, Secrets.of([SECRET]))
-    assert str((await world.read()).attempts[0].reason).endswith("x***")
+    harness = AttemptHarness(tmp_path, PolicySetting.SETTLED, body=body)
+    await heard(harness, Secrets.of([SECRET]))
+    assert str((await harness.read()).attempts[0].reason).endswith("x***")
 
 
 async def test_what_is_counted_of_a_published_attempt(tmp_path: Path) -> None:
-    telemetry = await heard(FaultWorld(tmp_path, PolicySetting.HEAD_PARENT))
+    telemetry = await heard(AttemptHarness(tmp_path, PolicySetting.HEAD_PARENT))
     counted = {name: dict(labels) for name, labels in telemetry.counters}
     assert counted["runtime.publications_total"]["effect"] == "merged"
     assert counted["runtime.task_attempts_total"]["recorded"] == "recorded"

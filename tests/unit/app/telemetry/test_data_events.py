@@ -110,7 +110,7 @@ async def test_a_retry_is_a_run_of_its_own_and_reports_the_publication(
     assert [each.commit for each in told[2].outputs] == [(await repository.head()).commit]
 
 
-async def test_a_lost_answer_changes_nothing_that_is_told(
+async def test_a_lost_answer_changes_nothing_that_is_sent(
     env: PeragoEnvironment, told: list[DataEvent]
 ) -> None:
     repository = await env.repository()

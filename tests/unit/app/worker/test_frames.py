@@ -104,13 +104,13 @@ def test_what_is_not_one_of_ours_is_refused_by_the_receiver(body: object) -> Non
     ],
     ids=["label", "field", "level", "message"],
 )
-def test_a_malformed_line_or_sample_is_told_of_and_never_refused(body: object) -> None:
+def test_a_malformed_line_or_sample_is_reported_and_never_refused(body: object) -> None:
     frame = frames.decode(json.dumps(body).encode())
     assert isinstance(frame, frames.Logged)
     assert frame.text.startswith("dropped a log record, a sample")
 
 
-def test_half_a_character_goes_from_what_is_told_and_refuses_a_result() -> None:
+def test_half_a_character_goes_from_what_is_reported_and_refuses_a_result() -> None:
     odd = "name \udcff"
     sent = frames.encode(frames.Logged(20, "team", odd)) + frames.encode(frames.Progressed(odd))
     came = list(frames.FrameBuffer().feed(sent))

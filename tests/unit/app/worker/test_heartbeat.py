@@ -91,7 +91,7 @@ VERBS = [terminate, restart, retry]
 
 
 @pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb.__name__)
-async def test_whatever_an_operator_does_between_two_beats_is_told_by_the_next(
+async def test_whatever_an_operator_does_between_two_beats_is_reported_by_the_next(
     scene: Scene, verb: Callable[[Workflows, str], Awaitable[None]]
 ) -> None:
     lease = scene.lease()
@@ -133,7 +133,7 @@ async def test_a_look_without_an_answer_is_made_again_after_the_next_beat(scene:
     assert scene.injector.calls["queue.extend_lease"] == 2
 
 
-async def test_a_healthy_attempt_is_told_nothing(scene: Scene) -> None:
+async def test_a_healthy_attempt_gets_no_order(scene: Scene) -> None:
     lease = scene.lease()
     await asyncio.sleep(5 * PAUSE_SECONDS)
     await lease.end()

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 from tests.kit_cases import counting_task
-from tests.unit.app.attempt.fault_world import TASK, FaultWorld
+from tests.unit.app.attempt.attempt_harness import TASK, AttemptHarness
 from tests.unit.app.worker.test_worker_life import GRACE_SECONDS, nothing_to_do, started
 
 from perago.adapters.system import SystemClock
@@ -49,19 +49,21 @@ async def _answers() -> None:
 
 
 async def test_a_wait_opens_the_circuit_and_a_drain_ends_it_after_the_grace(tmp_path: Path) -> None:
-    world = FaultWorld(tmp_path, PolicySetting.HEAD_PARENT, fenced=False)
+    harness = AttemptHarness(tmp_path, PolicySetting.HEAD_PARENT, fenced=False)
     gate = _gate(_answers)
-    worker, running = await started(world, *_away_for_ever(), job=nothing_to_do(), lakefs_gate=gate)
+    worker, running = await started(
+        harness, *_away_for_ever(), job=nothing_to_do(), lakefs_gate=gate
+    )
     await _until(lambda: gate.state is Circuit.OPEN)
     assert not worker.is_ready
     assert worker.attempts.running, "the attempt still waits"
     worker.drain()
     assert await asyncio.wait_for(running, 20) is WorkerEnd.DRAINED
-    row = (await world.read()).attempts[0]
+    row = (await harness.read()).attempts[0]
     assert row.snapshot.status is AttemptStatus.SCHEDULED, "handed back: no retry is spent"
     assert "for lakeFS, until worker draining" in str(row.reason)
     assert "PRG-L008" in str(row.reason)
-    assert world.runs == 1
+    assert harness.runs == 1
 
 
 def _has_beaten(calls: Counter[str], times: int) -> bool:
@@ -70,16 +72,16 @@ def _has_beaten(calls: Counter[str], times: int) -> bool:
 
 async def test_beats_go_on_while_an_attempt_waits_for_lakefs(tmp_path: Path) -> None:
     """For several times its response time-out, and Conductor still counts it."""
-    world = FaultWorld(tmp_path, PolicySetting.HEAD_PARENT, fenced=False, response_seconds=1)
-    worker, running = await started(world, *_away_for_ever(), job=nothing_to_do())
-    calls = world.workers[0].calls
+    harness = AttemptHarness(tmp_path, PolicySetting.HEAD_PARENT, fenced=False, response_seconds=1)
+    worker, running = await started(harness, *_away_for_ever(), job=nothing_to_do())
+    calls = harness.workers[0].calls
     await _until(lambda: calls["branches.create"] > 1)
     for beats in range(1, 5):
         await _until(partial(_has_beaten, calls, beats))
-        world.clock.advance(0.9)
-        await world.operator.workflows.decide(world.workflow)
-    (row,) = (await world.read()).attempts
-    assert (row.snapshot.status, world.runs) == (AttemptStatus.IN_PROGRESS, 1)
+        harness.clock.advance(0.9)
+        await harness.operator.workflows.decide(harness.workflow)
+    (row,) = (await harness.read()).attempts
+    assert (row.snapshot.status, harness.runs) == (AttemptStatus.IN_PROGRESS, 1)
     assert worker.attempts.running
     worker.drain()
     assert await asyncio.wait_for(running, 20) is WorkerEnd.DRAINED
@@ -95,25 +97,25 @@ async def test_while_an_attempt_waits_for_lakefs_other_rows_stay_in_the_queue(
         if is_away:
             raise AWAY
 
-    world = FaultWorld(tmp_path, PolicySetting.HEAD_PARENT, fenced=False)
+    harness = AttemptHarness(tmp_path, PolicySetting.HEAD_PARENT, fenced=False)
     gate = _gate(look)
     worker, running = await started(
-        world, *_away_for_ever(), job=nothing_to_do(), lakefs_gate=gate, slots=2
+        harness, *_away_for_ever(), job=nothing_to_do(), lakefs_gate=gate, slots=2
     )
     await _until(lambda: gate.state is Circuit.OPEN)
     await asyncio.sleep(1.5)  # the poll that was open then has ended
-    second = await world.operator.workflows.start("flow", {"workspace": world.workspace()})
-    polls = world.workers[0].calls["queue.poll"]
+    second = await harness.operator.workflows.start("flow", {"workspace": harness.workspace()})
+    polls = harness.workers[0].calls["queue.poll"]
     await asyncio.sleep(2.0)  # the gate looks more than once
     assert (len(worker.attempts.running), worker.budget.free) == (1, 1)
-    assert world.workers[0].calls["queue.poll"] == polls
-    row = await world.operator.workflows.read(second)
+    assert harness.workers[0].calls["queue.poll"] == polls
+    row = await harness.operator.workflows.read(second)
     assert row is not None
     assert row.attempts[0].snapshot.status is AttemptStatus.SCHEDULED
     (opened,) = [each for each in caplog.records if each.msg == "circuit open: lakefs"]
     assert vars(opened)["perago"]["not_polled"] == [TASK]
     is_away.clear()
-    await _until(lambda: world.workers[0].calls["queue.poll"] > polls)  # lakeFS answers again
+    await _until(lambda: harness.workers[0].calls["queue.poll"] > polls)  # lakeFS answers again
     worker.drain()
     assert await asyncio.wait_for(running, 20) is WorkerEnd.DRAINED
 
@@ -138,13 +140,13 @@ async def test_a_row_that_came_as_lakefs_failed_is_reported_and_not_kept_for_eve
     async def look() -> None:
         raise AWAY
 
-    world = FaultWorld(tmp_path, PolicySetting.SETTLED, patience_seconds=1.5)
+    harness = AttemptHarness(tmp_path, PolicySetting.SETTLED, patience_seconds=1.5)
     gate, heard = _gate(look), Heard()
     gate.failed("lakeFS refused the connection")
     first = ("repositories.read", "branches.head", "commits.read", "objects.read", "tags.read")
     faults = [refuse(call, AWAY, nth=nth) for call in first for nth in range(1, 20)]
     worker, running = await started(
-        world,
+        harness,
         *faults,
         job=nothing_to_do(),
         lakefs_gate=gate,
@@ -152,7 +154,7 @@ async def test_a_row_that_came_as_lakefs_failed_is_reported_and_not_kept_for_eve
     )
     await _until(lambda: bool(worker.attempts.running))
     await asyncio.wait_for(worker.attempts.all_ended(), 20)
-    (row,) = (await world.read()).attempts
+    (row,) = (await harness.read()).attempts
     assert row.snapshot.status is AttemptStatus.SCHEDULED, row.reason
     assert "PERAGO_PATIENCE was over" in str(row.reason)
     waits = [each for each in heard.phases if each[0] in {Phase.WAITING, Phase.WAITED}]
@@ -179,12 +181,12 @@ async def test_a_drain_lets_the_end_of_an_attempt_wait_for_conductor(tmp_path: P
         del params
         return Done()
 
-    world = FaultWorld(tmp_path, PolicySetting.SETTLED)
-    world.task = task_of(free)
+    harness = AttemptHarness(tmp_path, PolicySetting.SETTLED)
+    harness.task = task_of(free)
     waiting, metrics = WaitingAttempts(), Metrics()
     calls = ("queue.complete", "queue.read_attempt", "queue.read_workflow")
     worker, running = await started(
-        world,
+        harness,
         *[refuse(call, AWAY, nth=nth) for call in calls for nth in range(1, 6)],
         job=nothing_to_do(),
         listeners=[waiting, AttemptMetrics(metrics)],
@@ -194,7 +196,7 @@ async def test_a_drain_lets_the_end_of_an_attempt_wait_for_conductor(tmp_path: P
     await asyncio.sleep(3 * GRACE_SECONDS)
     assert not running.done(), "the grace is for task functions"
     assert await asyncio.wait_for(running, 30) is WorkerEnd.DRAINED
-    (row,) = (await world.read()).attempts
+    (row,) = (await harness.read()).attempts
     assert (row.snapshot.status, row.snapshot.poll_count) == (AttemptStatus.COMPLETED, 1)
     assert waiting.lines() == []
     count = f'runtime_service_wait_seconds_count{{service="Conductor",task_name="{TASK}"}} 1'
@@ -202,12 +204,12 @@ async def test_a_drain_lets_the_end_of_an_attempt_wait_for_conductor(tmp_path: P
 
 
 async def test_an_attempt_that_is_lost_stops_waiting_and_sends_nothing(tmp_path: Path) -> None:
-    world = FaultWorld(tmp_path, PolicySetting.HEAD_PARENT, fenced=False, response_seconds=1)
-    worker, running = await started(world, *_away_for_ever(), job=nothing_to_do())
-    await _until(lambda: world.workers[0].calls["branches.create"] > 2)
-    await world.operator.workflows.terminate(world.workflow, "not wanted")
+    harness = AttemptHarness(tmp_path, PolicySetting.HEAD_PARENT, fenced=False, response_seconds=1)
+    worker, running = await started(harness, *_away_for_ever(), job=nothing_to_do())
+    await _until(lambda: harness.workers[0].calls["branches.create"] > 2)
+    await harness.operator.workflows.terminate(harness.workflow, "not wanted")
     await asyncio.wait_for(worker.attempts.all_ended(), 20)
-    assert world.workers[0].calls["queue.complete"] == 0
+    assert harness.workers[0].calls["queue.complete"] == 0
     worker.drain()
     assert await asyncio.wait_for(running, 20) is WorkerEnd.DRAINED
 

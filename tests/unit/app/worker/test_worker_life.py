@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.contract.task_bodies import abandoned_bodies_ended
-from tests.unit.app.attempt.fault_world import TASK, FaultWorld
+from tests.unit.app.attempt.attempt_harness import TASK, AttemptHarness
 
 from perago.adapters.system import SystemClock
 from perago.app.telemetry.listeners import AttemptListener
@@ -47,7 +47,7 @@ def _failed(ask: Callable[[], Awaitable[None]], *, fraction: float = 1.0) -> Ser
 
 
 async def started(
-    world: FaultWorld,
+    harness: AttemptHarness,
     *faults: Fault,
     job: Coroutine[object, object, None],
     lakefs_gate: ServiceGate | None = None,
@@ -55,12 +55,12 @@ async def started(
     grace_seconds: float | None = GRACE_SECONDS,
     listeners: Sequence[AttemptListener] = (),
 ) -> tuple[Worker, "asyncio.Task[WorkerEnd]"]:
-    """A worker of the world's task that runs, with a job beside it."""
-    await world.start()
-    made = world.worker(faults)
-    bodies = ThreadBody({TASK: world.task}, slots=slots)
+    """A worker of the harness's task that runs, with a job beside it."""
+    await harness.start()
+    made = harness.worker(faults)
+    bodies = ThreadBody({TASK: harness.task}, slots=slots)
     clock = SystemClock()
-    surroundings = replace(made.world, body=bodies, clock=clock)
+    surroundings = replace(made.harness, body=bodies, clock=clock)
     ask = surroundings.queue.check
     conductor = ServiceGate("conductor", ask, now=clock.monotonic, fraction=lambda: 1.0)
     # The tests of one slot want the row that they wait for to be polled whatever the gate says.
@@ -69,7 +69,7 @@ async def started(
         WorkerParts(
             ports=surroundings,
             bodies=bodies,
-            tasks={TASK: world.task},
+            tasks={TASK: harness.task},
             types=[PolledType(TASK, None, gates)],
             settings=made.settings,
             listeners=listeners,
@@ -82,25 +82,25 @@ async def started(
     return worker, asyncio.create_task(worker.run())
 
 
-async def until_paused(world: FaultWorld) -> None:
+async def until_paused(harness: AttemptHarness) -> None:
     async with asyncio.timeout(20):
-        while not world.workers[0].waits_for:  # noqa: ASYNC110 - nobody tells
+        while not harness.workers[0].waits_for:  # noqa: ASYNC110 - nobody tells
             await asyncio.sleep(0.01)
 
 
 @pytest.mark.parametrize("call", ["branches.merge", "queue.complete"])
 async def test_what_was_decided_comes_to_its_end_after_the_grace(tmp_path: Path, call: str) -> None:
-    world = FaultWorld(tmp_path, PolicySetting.HEAD_PARENT, fenced=False)
-    worker, running = await started(world, zombie(before=call), job=nothing_to_do())
-    await until_paused(world)
+    harness = AttemptHarness(tmp_path, PolicySetting.HEAD_PARENT, fenced=False)
+    worker, running = await started(harness, zombie(before=call), job=nothing_to_do())
+    await until_paused(harness)
     worker.drain()
     await asyncio.sleep(3 * GRACE_SECONDS)
     assert not running.done(), "the grace is for bodies"
-    world.workers[0].release()
+    harness.workers[0].release()
     assert await asyncio.wait_for(running, 20) is WorkerEnd.DRAINED
-    assert (await world.read()).status is WorkflowStatus.COMPLETED
-    assert len(world.publications()) == 1
-    assert world.repository.branch_names() == {"main"}
+    assert (await harness.read()).status is WorkflowStatus.COMPLETED
+    assert len(harness.publications()) == 1
+    assert harness.repository.branch_names() == {"main"}
 
 
 async def test_a_body_that_goes_on_is_abandoned_and_its_row_is_handed_back_at_once(
@@ -113,8 +113,8 @@ async def test_a_body_that_goes_on_is_abandoned_and_its_row_is_handed_back_at_on
         begun.set()
         let_go.wait(30)
 
-    world = FaultWorld(tmp_path, PolicySetting.HEAD_PARENT, fenced=False, body=wait)
-    worker, running = await started(world, job=nothing_to_do())
+    harness = AttemptHarness(tmp_path, PolicySetting.HEAD_PARENT, fenced=False, body=wait)
+    worker, running = await started(harness, job=nothing_to_do())
     try:
         assert await asyncio.to_thread(begun.wait, 20)
         worker.drain()
@@ -122,10 +122,10 @@ async def test_a_body_that_goes_on_is_abandoned_and_its_row_is_handed_back_at_on
     finally:
         let_go.set()
         await abandoned_bodies_ended()
-    await assert_handed_back(world)
-    assert world.publications() == []
-    (row,) = (await world.read()).attempts
-    (line,) = await world.operator.queue.read_log(row.snapshot.task_id)
+    await assert_handed_back(harness)
+    assert harness.publications() == []
+    (row,) = (await harness.read()).attempts
+    (line,) = await harness.operator.queue.read_log(row.snapshot.task_id)
     assert "status=HANDED_BACK" in line
     assert "reason=handed back (1 of 5): worker draining: the worker was told to stop" in line
 
@@ -142,10 +142,10 @@ async def test_the_grace_is_one_number_in_the_start_line_and_in_the_drain(
 ) -> None:
     """That the page and the manifests have the numbers without a setting is in test_deploy."""
     caplog.set_level("INFO", "perago.worker")
-    world = FaultWorld(tmp_path, PolicySetting.HEAD_PARENT, fenced=False)
-    worker, running = await started(world, job=nothing_to_do(), grace_seconds=grace_seconds)
+    harness = AttemptHarness(tmp_path, PolicySetting.HEAD_PARENT, fenced=False)
+    worker, running = await started(harness, job=nothing_to_do(), grace_seconds=grace_seconds)
     async with asyncio.timeout(20):
-        while (await world.read()).status is not WorkflowStatus.COMPLETED:  # noqa: ASYNC110
+        while (await harness.read()).status is not WorkflowStatus.COMPLETED:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
     worker.drain()
     assert await asyncio.wait_for(running, 20) is WorkerEnd.DRAINED
@@ -158,41 +158,41 @@ async def test_the_grace_is_one_number_in_the_start_line_and_in_the_drain(
     assert f"the grace of {grace:g} s is over" in drain_reason(grace)
 
 
-async def assert_handed_back(world: FaultWorld) -> None:
+async def assert_handed_back(harness: AttemptHarness) -> None:
     """The one row waits in the queue, and its reason names the deploy and the setting."""
-    (row,) = (await world.read()).attempts
+    (row,) = (await harness.read()).attempts
     assert row.snapshot.status is AttemptStatus.SCHEDULED
     assert (row.snapshot.retry_count, row.snapshot.poll_count) == (0, 1)
     grace = f"the grace of {GRACE_SECONDS} s"
     for part in ("worker draining", "deploy", grace, "PERAGO_SHUTDOWN_FORCE_KILL_AFTER"):
         assert part in str(row.reason)
-    assert await world.worker().poll(TASK) is not None
+    assert await harness.worker().poll(TASK) is not None
 
 
 async def test_a_download_is_abandoned_after_the_grace_and_its_row_is_handed_back_at_once(
     tmp_path: Path,
 ) -> None:
-    world = FaultWorld(tmp_path, PolicySetting.HEAD_PARENT, fenced=False)
+    harness = AttemptHarness(tmp_path, PolicySetting.HEAD_PARENT, fenced=False)
     download = zombie(before="objects.list_page")
-    worker, running = await started(world, download, job=nothing_to_do())
-    await until_paused(world)
+    worker, running = await started(harness, download, job=nothing_to_do())
+    await until_paused(harness)
     worker.drain()
     assert await asyncio.wait_for(running, 20) is WorkerEnd.DRAINED
-    await assert_handed_back(world)
-    assert world.runs == 0
+    await assert_handed_back(harness)
+    assert harness.runs == 0
     assert not list((tmp_path / "1" / ".perago-attempts").iterdir())
 
 
 async def test_what_was_lost_before_its_body_began_does_not_begin(tmp_path: Path) -> None:
-    world = FaultWorld(tmp_path, PolicySetting.HEAD_PARENT, fenced=False, response_seconds=1)
+    harness = AttemptHarness(tmp_path, PolicySetting.HEAD_PARENT, fenced=False, response_seconds=1)
     download = zombie(before="objects.list_page")
-    worker, running = await started(world, download, job=nothing_to_do())
-    await until_paused(world)
-    await world.operator.workflows.terminate(world.workflow, "not wanted")
+    worker, running = await started(harness, download, job=nothing_to_do())
+    await until_paused(harness)
+    await harness.operator.workflows.terminate(harness.workflow, "not wanted")
     await asyncio.wait_for(worker.attempts.all_ended(), 20)  # a heartbeat tells the download
     worker.drain()
     assert await asyncio.wait_for(running, 20) is WorkerEnd.DRAINED
-    assert world.runs == 0
+    assert harness.runs == 0
 
 
 async def test_what_was_lost_while_it_waits_for_lakefs_ends_and_leaves_its_slot_to_others(
@@ -201,16 +201,16 @@ async def test_what_was_lost_while_it_waits_for_lakefs_ends_and_leaves_its_slot_
     async def refused() -> None:
         raise UnavailableError("lakeFS refused the connection")
 
-    world = FaultWorld(tmp_path, PolicySetting.HEAD_PARENT, fenced=False, response_seconds=1)
+    harness = AttemptHarness(tmp_path, PolicySetting.HEAD_PARENT, fenced=False, response_seconds=1)
     gate = _failed(refused)
-    worker, running = await started(world, job=nothing_to_do(), lakefs_gate=gate)
+    worker, running = await started(harness, job=nothing_to_do(), lakefs_gate=gate)
     async with asyncio.timeout(20):
         while not worker.attempts.running or worker.budget.taken:  # noqa: ASYNC110 - as above
             await asyncio.sleep(0.01)
     assert worker.budget.free == 1, "the slot is lent while the attempt waits"
-    await world.operator.workflows.terminate(world.workflow, "not wanted")
+    await harness.operator.workflows.terminate(harness.workflow, "not wanted")
     await asyncio.wait_for(worker.attempts.all_ended(), 20)
-    assert (worker.budget.taken, world.runs) == (0, 0)
+    assert (worker.budget.taken, harness.runs) == (0, 0)
     assert not gate.closed, "an attempt that was told to stop has asked lakeFS for nothing"
     worker.drain()
     assert await asyncio.wait_for(running, 20) is WorkerEnd.DRAINED
@@ -222,9 +222,9 @@ async def test_an_error_in_a_wait_for_lakefs_gives_the_slot_back_once(
     async def breaks() -> None:
         raise LookupError("no such question")
 
-    world = FaultWorld(tmp_path, PolicySetting.HEAD_PARENT, fenced=False)
+    harness = AttemptHarness(tmp_path, PolicySetting.HEAD_PARENT, fenced=False)
     gate = _failed(breaks, fraction=0.0)
-    worker, running = await started(world, job=nothing_to_do(), lakefs_gate=gate)
+    worker, running = await started(harness, job=nothing_to_do(), lakefs_gate=gate)
     assert await asyncio.wait_for(running, 20) is WorkerEnd.BROKEN
     assert worker.budget.taken == 0
     (broken,) = [each for each in caplog.records if each.msg == "worker broken"]
@@ -246,10 +246,10 @@ async def test_an_attempt_that_lakefs_served_closes_the_circuit(
         """The health question is answered in either case."""
 
     policy = PolicySetting.HEAD_PARENT
-    world = FaultWorld(tmp_path, policy, fenced=False, patience_seconds=0)
+    harness = AttemptHarness(tmp_path, policy, fenced=False, patience_seconds=0)
     gate = _failed(answers)
     faults = [] if fault is None else [fault]
-    worker, running = await started(world, *faults, job=nothing_to_do(), lakefs_gate=gate)
+    worker, running = await started(harness, *faults, job=nothing_to_do(), lakefs_gate=gate)
     async with asyncio.timeout(20):
         while not worker.attempts.running:  # noqa: ASYNC110 - as above
             await asyncio.sleep(0.01)
@@ -263,7 +263,7 @@ async def test_a_part_that_ends_with_an_error_has_broken_the_worker(tmp_path: Pa
         await asyncio.sleep(0.05)
         raise LookupError("no such part")
 
-    world = FaultWorld(tmp_path, PolicySetting.HEAD_PARENT, fenced=False)
-    worker, running = await started(world, job=breaks())
+    harness = AttemptHarness(tmp_path, PolicySetting.HEAD_PARENT, fenced=False)
+    worker, running = await started(harness, job=breaks())
     assert await asyncio.wait_for(running, 20) is WorkerEnd.BROKEN
     assert not worker.is_live

@@ -23,7 +23,7 @@ INPUT = {"lake/orders/a.json": ORDERS, "lake/notes/a.txt": b"hello\n"}
 
 
 @dataclass(frozen=True, slots=True)
-class SparkWorld:
+class SparkHarness:
     """A place with that input."""
 
     place: SparkRoots
@@ -37,12 +37,12 @@ class SparkWorld:
 
 
 @asynccontextmanager
-async def _files(request: pytest.FixtureRequest) -> AsyncGenerator[SparkWorld]:
+async def _files(request: pytest.FixtureRequest) -> AsyncGenerator[SparkHarness]:
     root: Path = request.getfixturevalue("tmp_path")
     for side in ("input", "output"):
         for path, content in INPUT.items():
             _write(root / side / path, content)
-    yield SparkWorld(
+    yield SparkHarness(
         SparkRoots(
             repository=RepositoryId("repo"),
             input_ref=CommitId("input"),
@@ -60,7 +60,7 @@ def _write(path: Path, content: bytes) -> None:
 
 
 @asynccontextmanager
-async def _s3a(request: pytest.FixtureRequest) -> AsyncGenerator[SparkWorld]:
+async def _s3a(request: pytest.FixtureRequest) -> AsyncGenerator[SparkHarness]:
     # Imported on use: a run without servers must not load the vendor's client.
     from tests.contract.real_lakefs import open_real_lakefs  # noqa: PLC0415
     from tests.spark_scene import gateway_of  # noqa: PLC0415
@@ -70,7 +70,7 @@ async def _s3a(request: pytest.FixtureRequest) -> AsyncGenerator[SparkWorld]:
         commit = await lakefs.commit_files(repository, MAIN, INPUT)
         staging = BranchName("perago-staging-contract")
         await lakefs.branches.create(repository, staging, commit)
-        yield SparkWorld(
+        yield SparkHarness(
             SparkRoots(
                 repository=repository,
                 input_ref=commit,
@@ -83,7 +83,7 @@ async def _s3a(request: pytest.FixtureRequest) -> AsyncGenerator[SparkWorld]:
         )
 
 
-SPARK: dict[str, Adapter[SparkWorld]] = {
+SPARK: dict[str, Adapter[SparkHarness]] = {
     "files": Adapter(_files, marker="spark"),
     "s3a": Adapter(_s3a, marker="lakefs"),
 }

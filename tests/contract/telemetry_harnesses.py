@@ -33,7 +33,7 @@ class SeenSpan:
     ended: float
 
 
-class World(Protocol):
+class Harness(Protocol):
     """One collector, and what it has."""
 
     @property
@@ -50,7 +50,7 @@ class World(Protocol):
         ...
 
 
-class MemoryWorld:
+class MemoryHarness:
     """The memory of a test."""
 
     def __init__(self) -> None:
@@ -74,7 +74,7 @@ class MemoryWorld:
         return {**told.counters, **told.gauges, **spread}
 
 
-class OpenTelemetryWorld:
+class OpenTelemetryHarness:
     """OpenTelemetry's own classes, with exporters that keep everything in memory."""
 
     def __init__(self) -> None:
@@ -133,7 +133,7 @@ def _seen(span: ReadableSpan, names: Mapping[int, str], *, known: bool) -> SeenS
     return SeenSpan(span.name, trace, above, span.start_time / 1e9, span.end_time / 1e9)
 
 
-WORLDS: Mapping[str, Callable[[], World]] = {
-    "memory": MemoryWorld,
-    "opentelemetry": OpenTelemetryWorld,
+HARNESSES: Mapping[str, Callable[[], Harness]] = {
+    "memory": MemoryHarness,
+    "opentelemetry": OpenTelemetryHarness,
 }

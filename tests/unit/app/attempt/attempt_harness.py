@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Self, TypeVar, cast, final
 
 from pydantic import BaseModel
-from tests.attempt_worlds import AttemptWorker, Surroundings, attempt_worker
+from tests.attempt_workers import AttemptWorker, Surroundings, attempt_worker
 
 from perago.adapters.memory.conductor_server import MemoryConductor
 from perago.adapters.memory.installations import (
@@ -60,7 +60,7 @@ ATTEMPTS_MAX = 8
 TURNS_MAX = 200_000
 
 GIVEN = object()
-"""The input that the world itself made."""
+"""The input that the harness itself made."""
 
 T = TypeVar("T")
 
@@ -127,7 +127,7 @@ class InlineBody(TaskBody):
 
 
 @dataclass
-class FaultWorld:
+class AttemptHarness:
     """The servers, the repository, one running workflow with one task, and its workers."""
 
     root: Path
@@ -181,7 +181,7 @@ class FaultWorld:
         return definition
 
     async def started(self, workspace: object = GIVEN) -> Self:
-        """The same world, whose first attempt waits."""
+        """The same harness, whose first attempt waits."""
         await self.start(workspace)
         return self
 
@@ -251,14 +251,14 @@ class FaultWorld:
             [self.task, *self.others],
             settings,
         )
-        pipeline = faulty_port(worker.world.lakefs.pipeline, "pipeline", injector)
+        pipeline = faulty_port(worker.harness.lakefs.pipeline, "pipeline", injector)
         ports = replace(
-            worker.world,
-            lakefs=replace(worker.world.lakefs, pipeline=pipeline),
+            worker.harness,
+            lakefs=replace(worker.harness.lakefs, pipeline=pipeline),
             body=faulty_port(cast("TaskBody", InlineBody(worker.tasks)), "body", injector),
-            directories=faulty_port(worker.world.directories, "directories", injector),
+            directories=faulty_port(worker.harness.directories, "directories", injector),
         )
-        return replace(worker, world=ports, reports=self.reports)
+        return replace(worker, harness=ports, reports=self.reports)
 
     async def drive(self, work: Awaitable[T]) -> T:
         """Run something to its end, moving the clock whenever everybody sleeps."""
@@ -368,35 +368,35 @@ async def at_each_request(
     policy: PolicySetting,
     *,
     first: int = 1,
-    **given: Any,  # noqa: ANN401 - fields of the world
-) -> AsyncIterator[tuple[int, FaultWorld]]:
-    """For each request of a healthy attempt its number, and a world whose attempt waits for it.
+    **given: Any,  # noqa: ANN401 - fields of the harness
+) -> AsyncIterator[tuple[int, AttemptHarness]]:
+    """For each request of a healthy attempt its number, and a harness whose attempt waits for it.
 
     The first one is the poll.
     """
-    healthy = await FaultWorld(root / "healthy", policy, **given).started()
+    healthy = await AttemptHarness(root / "healthy", policy, **given).started()
     assert (await healthy.report()).error is None
     await assert_accepted(healthy)
     for nth in range(first, healthy.requests().total() + 1):
-        yield nth, await FaultWorld(root / str(nth), policy, **given).started()
+        yield nth, await AttemptHarness(root / str(nth), policy, **given).started()
 
 
-async def assert_accepted(world: FaultWorld, *, publications_max: int = 1) -> None:
+async def assert_accepted(harness: AttemptHarness, *, publications_max: int = 1) -> None:
     """What must hold when everything has come to rest and the workflow completed.
 
     The accepted commit is on the target, it is the newest of this task, its tree is exactly
     the accepted run's, its result is that run's, nothing outside the prefix changed.
     """
-    workflow = await world.read()
+    workflow = await harness.read()
     assert workflow.status is WorkflowStatus.COMPLETED, workflow.reason
     output = workflow.attempts[-1].output_data
     published, result = output["workspace"], output["result"]
     assert isinstance(published, dict)
     run = Result.model_validate(result).run
-    found = world.publications()
+    found = harness.publications()
     assert len(found) <= publications_max, [record.metadata for record in found]
-    files = world.repository.files()
-    if world.changes:
+    files = harness.repository.files()
+    if harness.changes:
         assert found, "nothing of this task is on the target"
         assert published["ref"] == found[0].commit
         expected = {
@@ -406,9 +406,9 @@ async def assert_accepted(world: FaultWorld, *, publications_max: int = 1) -> No
         }
     else:
         expected = {"data/kept.txt": b"kept", "data/old.txt": b"old"}
-        assert published["ref"] == (found[0].commit if found else world.input)
+        assert published["ref"] == (found[0].commit if found else harness.input)
     mine = {path: content for path, content in files.items() if path.startswith("data/")}
     assert mine == expected
     assert files["elsewhere/other.txt"] == b"other"
-    if world.fenced:
+    if harness.fenced:
         assert files[FENCE_PATH] == FENCE_FILE

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.attempt_worlds import AttemptWorker
-from tests.unit.app.attempt.fault_world import TASK, FaultWorld, reason_of
+from tests.attempt_workers import AttemptWorker
+from tests.unit.app.attempt.attempt_harness import TASK, AttemptHarness, reason_of
 
 from perago.app.attempt.run_attempt import AttemptReport
 from perago.app.runs.begin import BEGIN_TASK, RunReference
@@ -37,7 +37,7 @@ def write_step(workspace: Path, run: int) -> None:
 
 
 @dataclass
-class RunWorld(FaultWorld):
+class RunHarness(AttemptHarness):
     """The servers, and a workflow that is a transaction."""
 
     on_moved: OnMoved = OnMoved.REFUSE
@@ -195,11 +195,11 @@ async def waiting(
     root: Path,
     on_moved: OnMoved = OnMoved.REFUSE,
     history: History = History.MERGE,
-) -> RunWorld:
-    """A world in which finish waits."""
-    world = await RunWorld(root, on_moved=on_moved, history=history).started()
-    await world.until(FINISH)
-    return world
+) -> RunHarness:
+    """A harness in which finish waits."""
+    harness = await RunHarness(root, on_moved=on_moved, history=history).started()
+    await harness.until(FINISH)
+    return harness
 
 
 def refused(report: AttemptReport, code: str) -> str:

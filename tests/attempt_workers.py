@@ -1,4 +1,4 @@
-"""Worlds of attempts for tests: the real steps on whatever installations a test has.
+"""Harnesses of attempts for tests: the real steps on whatever installations a test has.
 
 Decides nothing; a test that needs another part overrides it with `dataclasses.replace`.
 """
@@ -31,7 +31,7 @@ from perago.testing.embedded_workers import fence_trust, lakefs_ports
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """The parts of a world that are neither lakeFS nor Conductor."""
+    """The parts of a harness that are neither lakeFS nor Conductor."""
 
     clock: Clock
     identities: Identities
@@ -43,9 +43,9 @@ class Surroundings:
 
 @dataclass(frozen=True, slots=True)
 class AttemptWorker:
-    """One worker of a test: its world, its tasks, and what it was told to do."""
+    """One worker of a test: its harness, its tasks, and what it was told to do."""
 
-    world: AttemptPorts
+    harness: AttemptPorts
     tasks: dict[str, TaskDefinition]
     settings: AttemptSettings
     progress: RecordingProgress
@@ -55,7 +55,7 @@ class AttemptWorker:
     async def poll(self, task_type: str) -> AttemptRecord | None:
         """Take one attempt, if there is one."""
         request = PollRequest(task_type=task_type, worker_id=self.settings.worker_id)
-        records = await self.world.queue.poll(request)
+        records = await self.harness.queue.poll(request)
         return records[0] if records else None
 
     async def run(self, record: AttemptRecord, polled_at: float | None = None) -> AttemptReport:
@@ -63,10 +63,10 @@ class AttemptWorker:
         dispatch = Attempt(
             task=self.tasks[record.snapshot.task_type],
             record=record,
-            execution_id=self.world.identities.new_execution_id(),
+            execution_id=self.harness.identities.new_execution_id(),
             settings=self.settings,
         )
-        report = await run_attempt(self.world, dispatch, NoLease(), polled_at=polled_at)
+        report = await run_attempt(self.harness, dispatch, NoLease(), polled_at=polled_at)
         self.reports.append(report)
         return report
 
@@ -88,7 +88,7 @@ def attempt_worker(
     by_name = {task.name: task for task in tasks}
     progress = RecordingProgress()
     trust = fence_trust(lakefs, around.identities, around.concurrency, around.clock)
-    world = AttemptPorts(
+    harness = AttemptPorts(
         lakefs=lakefs_ports(lakefs, around.concurrency, trust, around.transport),
         queue=conductor.queue,
         body=ThreadBody(by_name),
@@ -100,4 +100,4 @@ def attempt_worker(
         spark_gateway=around.spark_gateway,
     )
     fence = FenceTools(lakefs.branches, lakefs.commits, lakefs.objects, around.identities)
-    return AttemptWorker(world, by_name, settings, progress, fence)
+    return AttemptWorker(harness, by_name, settings, progress, fence)
