@@ -107,6 +107,8 @@ class Branches(Protocol):
     B38 hook_sees_the_source_as_it_was_sent: with the fence, a merge of a private branch, or of a
        decision's tag, that names no head is RefusedByHook, squashed or not; by the id of the same
        commit it is Merged.
+    B39 ids_of_commits_are_no_names: creating a branch that is named like a whole commit id raises
+       ExistsError, also from an unknown source.
     """
 
     async def head(
@@ -348,6 +350,7 @@ class Tags(Protocol):
        ExistsError, also on an unknown commit, and there is no such tag.
     T10 lost_answer_is_unknown: law L0. A creation or a deletion whose answer is lost raises
        OutcomeUnknownError.
+    T11 ids_of_commits_are_no_names: as B39, for a tag.
     """
 
     async def create(

@@ -127,6 +127,7 @@ class MemoryLakeFS:
                 f"{branch!r} is not a branch name: expected letters, digits, `_` and `-`, "
                 "and no `-` at the start"
             )
+        _refuse_commit_id(state, branch)
         if TagName(branch) in state.tags:
             raise errors.ExistsError(
                 f"repository {repository} has a tag {branch}; branches share its names"
@@ -178,6 +179,7 @@ class MemoryLakeFS:
         state = self.repository(repository)
         if not tag or _TAG_REFUSED.fullmatch(tag):
             raise errors.RequestRefusedError(f"{tag!r} is not a tag name")
+        _refuse_commit_id(state, tag)
         if BranchName(tag) in state.branches:
             raise errors.ExistsError(
                 f"repository {repository} has a branch {tag}; tags share its names"
@@ -369,6 +371,12 @@ def _refused_merge(where: str, refusal: errors.ServiceError) -> outcome.MergeAns
     if isinstance(refusal, errors.BrokenActionsError):
         return outcome.BrokenActions(text)
     return outcome.HeadMoved(text) if HEAD_MOVED_TEXT in text else outcome.RefusedByHook(text)
+
+
+def _refuse_commit_id(state: RepositoryState, name: str) -> None:
+    """Names of branches and tags are those of commits too: the server refuses a whole id."""
+    if state.graph.find_whole(name) is not None:
+        raise errors.ExistsError(f"repository {state.id} has a commit {name}")
 
 
 def _tree_to_commit(

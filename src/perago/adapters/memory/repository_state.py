@@ -301,7 +301,7 @@ class RepositoryState:
         """The commit a reference means now, or ReferenceMissingError."""
         parsed = _parse_reference(reference)
         commit = self._named(parsed.name, reference)
-        if parsed.view and self._branch_named(parsed.name) is None:
+        if parsed.view and lakefs.BranchName(parsed.name) not in self.branches:
             raise errors.ReferenceMissingError(f"{reference}: only a branch has such a view")
         if parsed.view == "$":
             raise errors.ReferenceMissingError(f"{reference}: what is not committed is no commit")
@@ -316,22 +316,16 @@ class RepositoryState:
     def tree_of(self, reference: str) -> Tree:
         """The objects a reference shows: a plain branch shows its uncommitted ones too."""
         parsed = _parse_reference(reference)
-        branch = self._branch_named(parsed.name) if parsed.has_staging else None
+        branch = self.branches.get(lakefs.BranchName(parsed.name)) if parsed.has_staging else None
         return self.commit_of(reference).tree if branch is None else branch.tree
-
-    def _branch_named(self, name: str) -> BranchState | None:
-        """The branch that a name means; a whole commit id means the commit."""
-        if self.graph.find_whole(name) is not None:
-            return None
-        return self.branches.get(lakefs.BranchName(name))
 
     def _named(self, name: str, reference: str) -> Commit:
         if self.graph.is_hidden(name):
             raise errors.ReferenceMissingError(
                 f"read commit {self.id}/{reference}: commit not found"
             )
-        # The order of lakeFS: a whole id, a branch, a tag, and last the beginning of an id. A
-        # branch may be named like an id; who holds a commit id must never get that branch.
+        # A whole id first, because it needs no search; no branch or tag has such a name (law B39).
+        # The beginning of an id last: a branch or a tag may be named like it, and is meant then.
         commit = self.graph.find_whole(name)
         if commit is not None:
             return commit

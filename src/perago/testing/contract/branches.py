@@ -200,6 +200,14 @@ async def test_B36_unprotect_takes_one_rule(scene: Scene) -> None:
     assert await _protected(scene, "release-1", "mine") == ["release-1"]
 
 
+async def test_B39_ids_of_commits_are_no_names(scene: Scene) -> None:
+    for source in (scene.input_ref, UNKNOWN):
+        with pytest.raises(errors.ExistsError):
+            await scene.create_branch(BranchName(scene.input_ref), source)
+    page = await scene.branches.list_page(scene.repository, scene.input_ref)
+    assert page.names == ()
+
+
 TAG = TagName("perago-settled-1a2b.3")
 
 
@@ -292,6 +300,13 @@ async def test_T10_lost_answer_is_unknown(scene: Scene) -> None:
         with pytest.raises(errors.OutcomeUnknownError):
             await losing.tags.delete(scene.repository, TAG)
     assert await read_tag(scene) is None
+
+
+async def test_T11_ids_of_commits_are_no_names(scene: Scene) -> None:
+    for commit in (scene.staged, UNKNOWN):
+        with pytest.raises(errors.ExistsError):
+            await create_tag(scene, commit, TagName(scene.input_ref))
+    assert await read_tag(scene, TagName(scene.input_ref)) is None
 
 
 async def test_R1_read_names_the_default_branch(lakefs_under_test: LakeFSUnderTest) -> None:
