@@ -293,7 +293,7 @@ def _request(
             definitions=_definitions(workflow),
             tasks=load_tasks(targets),
             files={} if files is None else read_tree(files),
-            workflow_input=read_json_option("--input", given),
+            workflow_input=read_json_option("--input", given, of_workflow=True),
             faults=[parse_fault(text) for text in faults],
             branches=branches,
         )

@@ -70,8 +70,11 @@ def run(  # noqa: PLR0913 - one parameter an option
         raise typer.Exit(reporting.FAILED)
 
 
-def read_json_option(option: str, text: str) -> Mapping[str, object]:
-    """A JSON object from the text of an option, or from the file that the text names."""
+def read_json_option(option: str, text: str, *, of_workflow: bool = False) -> Mapping[str, object]:
+    """A JSON object from the text of an option, or from the file that the text names.
+
+    It is the params of a task, or the whole input of a workflow.
+    """
     wanted = f"{option} expects a JSON object such as '{{\"name\": 1}}', or a file with one"
     source = text
     if not text.lstrip().startswith(("{", "[", '"')):
@@ -79,12 +82,17 @@ def read_json_option(option: str, text: str) -> Mapping[str, object]:
             source = Path(text).read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             name, equals, value = text.partition("=")
-            *_, field = parts = name.split(".")
+            *above, field = parts = name.split(".")
             if not (equals and all(part.isidentifier() for part in parts)):
                 raise reporting.CommandUsageError(f"{wanted}: {error}") from error
             # As `perago submit` takes it, where REFERENCE. says for which task a field is.
-            meant = json.dumps({field: _json_or_text(value)})
-            hint = f"write {option} {quote(meant)}"
+            meant: dict[str, object] = {field: _json_or_text(value)}
+            if of_workflow and above:
+                for each in reversed(
+                    above if above[0] in {"params", "workspace"} else ["params", *above]
+                ):
+                    meant = {each: meant}
+            hint = f"write {option} {quote(json.dumps(meant))}"
             raise reporting.CommandUsageError(f"{wanted}; found {text!r}: {hint}") from error
     return json_object(source, wanted)
 

@@ -44,6 +44,15 @@ def test_a_file_that_is_no_workflow_definition_is_refused(
         (["--files", "nowhere"], "--files: nowhere is not a directory"),
         (["--input", "[1]"], "--input expects a JSON object such as"),
         (["--input", "absent.json"], "--input expects a JSON object such as"),
+        (
+            ["--input", "events_keep.minimum=3"],
+            """write --input '{"params": {"events_keep": {"minimum": 3}}}'\n""",
+        ),
+        (
+            ["--input", "params.events_keep.minimum=3"],
+            """write --input '{"params": {"events_keep": {"minimum": 3}}}'\n""",
+        ),
+        (["--input", "day=today"], """write --input '{"day": "today"}'\n"""),
         (["--policy", "best"], "'best' is not one of 'auto', 'head-parent', 'lineage', 'settled'"),
         (["--fault", "zomby"], "no fault is called 'zomby'; expected one of crash"),
     ],
