@@ -206,7 +206,8 @@ reference name. Results flow nowhere by themselves: write `${REFERENCE.output.re
 task needs one. `perago submit` gives an empty object to each task that no `--params` names, so that
 defaults hold, and refuses a name that the definition does not read. As far as the TaskDefs on
 Conductor tell, it also refuses a misspelt field, and a field without a default that nothing gives
-to a task that runs in every case.
+to a task that runs in every case. It does not see a value that only a validator of the model fills
+in: give that one.
 
 How this is used: [several tasks on one branch](../how-to/several-tasks-on-one-branch.md),
 [a workflow as one transaction](../how-to/workflow-as-one-transaction.md).

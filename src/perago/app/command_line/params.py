@@ -6,9 +6,11 @@ what the tasks would not take, as far as their TaskDefs on Conductor tell.
 
 import json
 import re
-from collections.abc import Awaitable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from difflib import get_close_matches
+from itertools import accumulate
 from pathlib import Path
 from typing import Final, cast
 
@@ -18,6 +20,8 @@ from perago.ports.installations import ConductorInstallation
 
 # `${workflow.input.params.REFERENCE}` of a definition, as `perago workflow new` writes it.
 _PARAMS = re.compile(r"\$\{workflow\.input\.params\.(\w+)[^}]*\}")
+# The path that an expression names, whatever stands behind it.
+_NAMED = re.compile(r"\$\{workflow\.input\.params\.(\w+(?:\.\w+)*)")
 # One value of the params, or all of them, as the workflow of one branch of a fork has them.
 _PATH = re.compile(r"\$\{workflow\.input\.params(?:\.(?P<path>\w+(?:\.\w+)*))?\}")
 # What may leave rows out, or has rows that read the input of another workflow.
@@ -113,15 +117,21 @@ async def check_params(
     A field without a default that nothing gives is refused, because every attempt would fail for
     it. Only in rows that run in every case: a workflow may be started to go another way.
     """
+    read = [
+        (reader, task, fields)
+        for reader in _readers(definition)
+        for task, fields in await _tasks_of(conductor, reader)
+    ]
+    taken = _paths_taken(definition, [(reader, fields) for reader, _, fields in read])
     missing: dict[str, dict[str, str]] = {}
-    for reader in _readers(definition):
-        for task, fields in await _tasks_of(conductor, reader):
-            reader.check_names(task, fields, params)
-            if reader.always_runs and (paths := reader.missing(fields, params)):
-                missing[task] = missing.get(task, {}) | paths
+    for reader, task, fields in read:
+        reader.check_names(task, fields, params, taken)
+        if reader.always_runs and (paths := reader.missing(fields, params)):
+            missing[task] = missing.get(task, {}) | paths
     if missing:
-        needs = [f"{task} needs {', '.join(paths)}" for task, paths in missing.items()]
-        every = [path for paths in missing.values() for path in paths.values()]
+        fields_of = {task: ", ".join(dict.fromkeys(of.values())) for task, of in missing.items()}
+        needs = [f"{task} needs {names}" for task, names in fields_of.items()]
+        every = dict.fromkeys(path for paths in missing.values() for path in paths)
         options = [f"--params {path}=VALUE" for path in every]
         raise CommandUsageError(
             f"{'; '.join(needs)}, says the TaskDef on Conductor; add {' '.join(options)}"
@@ -149,17 +159,28 @@ class _Reader:
     row: Mapping[str, object]
     given: object
     always_runs: bool
+    is_within: bool
+    """Whether it is of a workflow that stands in a row of this one, and has params of its own."""
+
+    @property
+    def task(self) -> str | None:
+        """The task that the row runs; a DYNAMIC row has a name too, and runs another one."""
+        return str(self.row.get("name")) if self.row.get("type", "SIMPLE") == "SIMPLE" else None
 
     def reads_params(self) -> bool:
         """Whether any of it comes from the params of the workflow."""
         parts = _object(self.given)
         values = [self.given] if parts is None else parts.values()
-        return any(_path_in(value) is not None for value in values)
+        return not self.is_within and any(_path_in(value) is not None for value in values)
 
-    def check_names(self, task: str, fields: _Fields, params: Mapping[str, object]) -> None:
+    def check_names(
+        self, task: str, fields: _Fields, params: Mapping[str, object], taken: AbstractSet[str]
+    ) -> None:
         """Refuse a field that is like one of the task, and tell of any other unknown one."""
-        _, given = self._taken_whole(params)
+        path, given = self._taken_whole(params)
         for name in sorted((given or {}).keys() - fields.known):
+            if _joined(path, name) in taken:
+                continue  # it is for something else in the definition
             text = f"{task} has no param {name}, says its TaskDef on Conductor"
             if near := get_close_matches(name, sorted(fields.known), n=1):
                 again = "if the code has it, run `perago register` first"
@@ -167,12 +188,12 @@ class _Reader:
             warn(f"{text}, and ignores it")
 
     def missing(self, fields: _Fields, params: Mapping[str, object]) -> dict[str, str]:
-        """Fields that the task needs and is not given, each with its path in the params."""
+        """Where in the params a field would be that the task needs and is not given, and which."""
         if (parts := _object(self.given)) is not None:
             paths = {name: _path_in(parts.get(name)) for name in fields.required}
             # Conductor gives null for a path at which nothing is, and some fields take that.
             return {
-                name: path
+                path: name
                 for name, path in paths.items()
                 if path and _at(params, path) is _ABSENT and not fields.takes_null(name)
             }
@@ -180,8 +201,7 @@ class _Reader:
         # An unknown name may be the second name of a field, which the schema does not show.
         if given is None or given.keys() - fields.known:
             return {}
-        absent = [name for name in fields.required if name not in given]
-        return {name: f"{path}.{name}" if path else name for name in absent}
+        return {_joined(path, name): name for name in fields.required if name not in given}
 
     def _taken_whole(
         self, params: Mapping[str, object]
@@ -202,24 +222,38 @@ def _readers(definition: Mapping[str, object]) -> Iterator[_Reader]:
         yield from _readers_in(row, always_runs=always_runs)
 
 
-def _readers_in(value: object, *, always_runs: bool) -> Iterator[_Reader]:
+def _readers_in(value: object, *, always_runs: bool, is_within: bool = False) -> Iterator[_Reader]:
     if isinstance(value, list):
         for each in cast("list[object]", value):
-            yield from _readers_in(each, always_runs=always_runs)
+            yield from _readers_in(each, always_runs=always_runs, is_within=is_within)
     elif (row := _object(value)) is not None:
         always_runs = always_runs and not row.get("optional")  # its failure ends no workflow
         given = (_object(row.get("inputParameters")) or {}).get("params")
         if given is not None:
-            yield _Reader(row, given, always_runs)
-        for each in row.values():
-            yield from _readers_in(each, always_runs=always_runs)
+            yield _Reader(row, given, always_runs, is_within)
+        for key, each in row.items():
+            below = is_within or key == "workflowDefinition"
+            yield from _readers_in(each, always_runs=always_runs, is_within=below)
+
+
+def _paths_taken(
+    definition: Mapping[str, object], read: Iterable[tuple[_Reader, _Fields]]
+) -> set[str]:
+    """The paths that expressions name, each with those above it, and those of fields of tasks."""
+    taken: set[str] = set()
+    for path in _NAMED.findall(json.dumps(definition)):
+        taken.update(accumulate(path.split("."), _joined))
+    for reader, fields in read:
+        if (path := _path_in(reader.given)) is not None:
+            taken.update(_joined(path, name) for name in fields.known)
+    return taken
 
 
 async def _tasks_of(conductor: ConductorInstallation, reader: _Reader) -> list[tuple[str, _Fields]]:
     """The tasks that get what a row gives, of which Conductor knows the fields."""
     if not reader.reads_params():
         return []
-    names = [str(reader.row.get("name"))]
+    names = [] if reader.task is None else [reader.task]
     if reader.row.get("type") == "SUB_WORKFLOW":
         names = await _tasks_of_child(conductor, _object(reader.row.get("subWorkflowParam")) or {})
     found: list[tuple[str, _Fields]] = []
@@ -234,14 +268,16 @@ async def _tasks_of_child(
     conductor: ConductorInstallation, started: Mapping[str, object]
 ) -> list[str]:
     """The tasks of another workflow that take its params whole, as in a branch of a fork."""
+    if started.get("workflowDefinition"):  # it runs, whatever is registered by its name
+        return []
     child = await _unless_refused(conductor.workflows.read_definition(str(started.get("name"))))
     # An older version may have other tasks, and only the newest one can be read.
     if child is None or started.get("version") not in {None, child.get("version")}:
         return []
     return [
-        str(each.row.get("name"))
+        each.task
         for each in _readers(child)
-        if each.always_runs and _path_in(each.given) == ""
+        if each.task is not None and each.always_runs and _path_in(each.given) == ""
     ]
 
 
@@ -267,6 +303,10 @@ def _fields_of(taskdef: Mapping[str, object] | None) -> _Fields | None:
     if known is None or not isinstance(required, list):
         return None
     return _Fields(known, [str(name) for name in cast("list[object]", required)])
+
+
+def _joined(path: str | None, name: str) -> str:
+    return f"{path}.{name}" if path else name
 
 
 def _path_in(value: object) -> str | None:

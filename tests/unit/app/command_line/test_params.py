@@ -126,7 +126,20 @@ def switch(*rows: object) -> dict[str, object]:
     return {"name": "s", "type": "SWITCH", "decisionCases": {"yes": list(rows)}}
 
 
+def within(given: str, *rows: object) -> dict[str, object]:
+    """A row that is a workflow of its own, whose definition stands in it."""
+    runs = {"name": "inner", "version": 1, "workflowDefinition": of(*rows)}
+    return {
+        "name": "inner",
+        "type": "SUB_WORKFLOW",
+        "subWorkflowParam": runs,
+        "inputParameters": {"params": given},
+    }
+
+
 END = {"name": "e", "type": "TERMINATE", "inputParameters": {"terminationStatus": "COMPLETED"}}
+LOOK = {"name": "l", "type": "INLINE", "inputParameters": {"at": "${workflow.input.params.mosts}"}}
+ALL = "${workflow.input.params}"
 
 
 @pytest.mark.parametrize(
@@ -134,10 +147,11 @@ END = {"name": "e", "type": "TERMINATE", "inputParameters": {"terminationStatus"
     [
         (of(row()), {}, "team_clean.least team_clean.note"),
         (of(row()), {"team_clean": {"note": None}}, "team_clean.least"),
-        (of(row("${workflow.input.params}")), {"note": "x"}, "least"),
+        (of(row(ALL)), {"note": "x"}, "least"),
         (of(row("${workflow.input.params.a.b}")), {"a": {}}, "a.b.least a.b.note"),
         (of(row(PARTS)), {}, "from.least"),
         (of(row(), switch(row())), {"team_clean": {"least": 1}}, "team_clean.note"),
+        (of(row(), row()), {"team_clean": {"least": 1}}, "team_clean.note"),
         (sequence_definition("w", [CLEAN]), {}, "team_clean.least team_clean.note"),
     ],
     ids=[
@@ -147,6 +161,7 @@ END = {"name": "e", "type": "TERMINATE", "inputParameters": {"terminationStatus"
         "deeper",
         "field by field",
         "before a switch",
+        "twice the same ones",
         "as perago writes it",
     ],
 )
@@ -178,6 +193,9 @@ async def test_a_field_that_nothing_gives_is_missing(
         (of(row({"least": "${other.output.result.rows}"})), {}),
         (of(row("${other.output.result}")), {}),
         (of(row(name="team.unknown")), {}),
+        (of(row(type="DYNAMIC", dynamicTaskNameParam="task")), {}),
+        (of(within("${workflow.input.params.leats}", row(ALL))), {"leats": {}}),
+        (of(row(ALL), LOOK), {"least": 1, "note": None, "mosts": 2}),
         (of(row(optional=True)), {}),
         (of(switch(row())), {}),
         (of(switch(END), row()), {}),
@@ -193,6 +211,9 @@ async def test_a_field_that_nothing_gives_is_missing(
         "from another task",
         "all from another task",
         "a task without a TaskDef",
+        "the name of another task stands in the input",
+        "a workflow within this one has other params",
+        "a field of one is read by another",
         "an optional task",
         "a task that one case runs",
         "behind a case that ends the workflow",
@@ -205,6 +226,38 @@ async def test_what_may_work_is_not_refused(
     params: Mapping[str, object],
 ) -> None:
     await check_params(conductor, definition, params)
+
+
+async def test_each_row_of_a_task_needs_its_own_params(conductor: ConductorInstallation) -> None:
+    twice = sequence_definition("w", [CLEAN, CLEAN])
+    with pytest.raises(CommandUsageError) as refused:
+        await check_params(conductor, twice, {"team_clean": {"note": ""}})
+    assert str(refused.value).startswith(
+        "team.clean needs least, note, says the TaskDef on Conductor; add"
+        " --params team_clean.least=VALUE"
+        " --params team_clean_2.least=VALUE --params team_clean_2.note=VALUE ("
+    )
+
+
+async def test_a_field_of_one_task_is_no_slip_for_a_field_of_another(
+    conductor: ConductorInstallation, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fields = {"properties": {"leasts": {"type": "integer"}}, "required": ["leasts"]}
+    schema = {"data": {"properties": {"params": fields}}}
+    await conductor.definitions.put({"name": "team.count", "inputSchema": schema})
+    both = of(row(ALL), row(ALL, name="team.count"))
+    await check_params(conductor, both, {"least": 1, "note": None, "leasts": 2})
+    assert capsys.readouterr().err == ""
+    with pytest.raises(CommandUsageError, match="did you mean least"):
+        await check_params(conductor, both, {"leats": 1})
+
+
+async def test_a_workflow_of_the_name_of_one_that_stands_in_the_row_is_another_one(
+    conductor: ConductorInstallation,
+) -> None:
+    await conductor.workflows.put_definition({**of(row(ALL)), "name": "inner"})
+    other = of(within(WHOLE, row({"least": 1, "note": None})))
+    await check_params(conductor, other, {"team_clean": {"leats": 1}})
 
 
 async def test_a_task_whose_taskdef_has_no_schema_is_left_to_the_worker(
