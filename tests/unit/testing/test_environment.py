@@ -27,7 +27,15 @@ from perago import (
 from perago.domain.lakefs import TagName
 from perago.ports.errors import RequestRefusedError
 from perago.ports.workspace import Phase
-from perago.testing import AttemptStory, MemoryServers, PeragoEnvironment, Story, crash, sequence
+from perago.testing import (
+    AttemptStory,
+    MemoryServers,
+    PeragoEnvironment,
+    Story,
+    crash,
+    sequence,
+    servers,
+)
 from perago.testing.definitions import definition_of, renamed
 from perago.testing.environment import FaultOfUnknownTaskError
 from perago.testing.servers import memory_disk
@@ -381,6 +389,24 @@ async def test_other_seeds_are_other_names() -> None:
             run = await env.run(clean, await env.repository())
             published.append(await run.published("clean"))
     assert published[0] == published[2] != published[1]
+
+
+async def test_a_branch_with_a_private_name_is_hidden_as_those_of_perago_are() -> None:
+    with PeragoEnvironment() as env:
+        repository = await env.repository("repo")
+        for name in ("perago-run-mine", "mine"):
+            await repository.create_branch(name)
+        page = await env.servers.lakefs.branches.list_page(repository.id, "")
+        assert list(page.names) == ["main", "mine"]
+
+
+async def test_a_history_is_never_cut_off_in_silence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(servers, "HISTORY_MAX", 2)
+    with PeragoEnvironment() as env:
+        repository = await env.repository("repo", {"a": "1"})
+        await repository.commit({"a": "2"})
+        with pytest.raises(AssertionError, match="histories of up to 2 commits"):
+            await repository.history()
 
 
 async def test_a_repository_shows_every_branch_and_tag_of_it() -> None:

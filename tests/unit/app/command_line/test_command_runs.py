@@ -72,6 +72,22 @@ async def _start(url: str) -> str:
     return await conductor.workflows.start("flow", {})
 
 
+def test_a_task_whose_workspace_names_no_repository_needs_one(run: Run, held: Held) -> None:
+    row = {"name": "t", "taskReferenceName": "t", "type": "SIMPLE"}
+    given = {"workspace": {"branch": "main"}, "params": {}}
+    flow = {"name": "half", "version": 1, "tasks": [{**row, "inputParameters": given}]}
+
+    async def start() -> str:
+        workflows = shared_conductor(held.url).workflows
+        await workflows.put_definition(flow)
+        return await workflows.start("half", {})
+
+    ran = run("reset-task", asyncio.run(start()), "t")
+    assert (ran.code, ran.out) == (2, "")
+    assert "has no workspace of t" in ran.err
+    assert "add --repo REPO" in ran.err
+
+
 async def _begin(url: str, key: RunKey, base: str) -> None:
     """Answer for the task that begins; only its key and its base count here."""
     queue = shared_conductor(url).queue

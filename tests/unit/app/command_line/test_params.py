@@ -19,7 +19,12 @@ from perago.app.authoring.workflow_definition import fork_definitions, sequence_
 from perago.app.command_line.params import check_params, complete_params, merged_params
 from perago.app.command_line.reporting import CommandUsageError
 from perago.ports.conductor import TaskDefinitions
-from perago.ports.errors import AccessDeniedError
+from perago.ports.errors import (
+    AccessDeniedError,
+    RequestRefusedError,
+    ServiceError,
+    UnavailableError,
+)
 from perago.ports.installations import ConductorInstallation
 
 
@@ -268,21 +273,61 @@ async def test_a_task_whose_taskdef_has_no_schema_is_left_to_the_worker(
 
 
 class Closed(TaskDefinitions):
-    """TaskDefs that the key may not read."""
+    """TaskDefs that are not told."""
+
+    def __init__(self, error: ServiceError) -> None:
+        self.error = error
 
     async def read(self, name: str) -> Mapping[str, object] | None:
         """Refuse."""
-        raise AccessDeniedError(f"read {name}: 403")
+        del name
+        raise self.error
 
     async def put(self, definition: Mapping[str, object]) -> None:
         """Nothing here stores one."""
 
 
-async def test_a_taskdef_that_may_not_be_read_is_left_to_the_worker(
+@pytest.mark.parametrize(
+    "error", [AccessDeniedError("403"), RequestRefusedError("400")], ids=["the key", "the name"]
+)
+async def test_a_taskdef_that_cannot_be_read_is_left_to_the_worker(
+    conductor: ConductorInstallation, error: ServiceError
+) -> None:
+    closed = replace(conductor, definitions=Closed(error))
+    await check_params(closed, of(row()), {})
+
+
+async def test_a_conductor_that_is_away_is_no_reason_to_start_unchecked(
     conductor: ConductorInstallation,
 ) -> None:
-    closed = replace(conductor, definitions=Closed())
-    await check_params(closed, of(row()), {})
+    away = replace(conductor, definitions=Closed(UnavailableError("no route")))
+    with pytest.raises(UnavailableError):
+        await check_params(away, of(row()), {})
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"properties": {"at": {"type": "null"}}, "required": ["at"]},
+        {"properties": {"at": {"type": ["integer", "null"]}}, "required": ["at"]},
+        {"properties": {"at": {"type": "integer"}}, "required": None},
+    ],
+    ids=["null alone", "several types", "no list of them"],
+)
+async def test_a_schema_of_others_is_not_taken_for_more_than_it_says(
+    conductor: ConductorInstallation, fields: Mapping[str, object]
+) -> None:
+    schema = {"data": {"properties": {"params": fields}}}
+    await conductor.definitions.put({"name": "team.clean", "inputSchema": schema})
+    await check_params(conductor, of(row({"at": "${workflow.input.params.at}"})), {})
+
+
+async def test_a_task_that_a_child_workflow_can_do_without_is_not_asked_for(
+    conductor: ConductorInstallation,
+) -> None:
+    await conductor.workflows.put_definition({**of(row(ALL, optional=True)), "name": "inner"})
+    parent = {"name": "inner", "type": "SUB_WORKFLOW", "subWorkflowParam": {"name": "inner"}}
+    await check_params(conductor, of({**parent, "inputParameters": {"params": WHOLE}}), {})
 
 
 async def test_the_branches_of_a_fork_need_their_params_too(

@@ -134,6 +134,16 @@ def test_a_link_that_another_user_made_does_not_lead_to_a_root_of_ours(
     assert not list(ours.iterdir())
 
 
+def test_a_link_of_ours_does_not_make_the_directory_of_another_user_private(
+    shared: Path, tmp_path: Path
+) -> None:
+    run_as_attacker("mkdir -m 755 theirs", shared)
+    link = tmp_path / "perago"
+    link.symlink_to(shared / "theirs")
+    if os.geteuid() == 0:
+        assert f"{shared / 'theirs'} belongs to the user {NOBODY}" in refusal(link)
+
+
 @pytest.mark.parametrize("planted", ["ln -s {victim} {lock}", "mkfifo {lock}", "touch {lock}"])
 def test_a_lock_that_another_user_planted_is_neither_followed_nor_emptied(
     shared: Path, victim: Path, planted: str
