@@ -136,6 +136,23 @@ async def test_perago_shows_its_own_lines_of_errors_without_a_code_alone(
     assert "error" not in facts
 
 
+async def test_what_may_need_an_operator_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "perago.attempt")
+    heard = Heard()
+    with PeragoEnvironment() as env:
+        env.listen(heard)
+        await env.run(counting_task()[0], await env.repository())
+    steps = [each for each in Phase if each not in {Phase.ENDED, Phase.COMPLETED}]
+    for phase in steps:
+        AttemptLog().phase(heard.events[0][0], phase, {}, 0)
+    warned = {
+        vars(record)["perago"]["phase"]
+        for record in caplog.records
+        if record.levelno == logging.WARNING
+    }
+    assert warned == {"warned", "lost", "handed-back", "waiting"}
+
+
 async def test_a_lost_lease_takes_no_time_from_the_step_around_it() -> None:
     clock, earlier, heard = VirtualClock(), Heard(), Heard()
     with PeragoEnvironment() as env:
