@@ -6,13 +6,17 @@ from pathlib import Path
 
 import pytest
 
+from perago.adapters.spark import publication_report
+from perago.adapters.spark.session import SparkConfiguration
 from perago.adapters.spark.workspace_pipeline import SizedPipeline, SparkWorkspacePipeline
 from perago.adapters.workspace.pipeline import LocalWorkspacePipeline
 from perago.app.connections import Connections, LakeFSConnection, connections_of
 from perago.app.container import Container, open_lakefs
-from perago.app.pipeline_parts import open_part_work
+from perago.app.pipeline_parts import open_part_work, publications, verify
 from perago.app.settings.settings import load_settings
 from perago.domain.errors import RuntimeConfigError
+from perago.domain.lakefs import CommitId, RepositoryId
+from perago.ports.workspace import WorkspaceSource
 
 REAL = LakeFSConnection(url="http://lakefs:8000", access_key_id="key", secret_access_key="secret")
 MEMORY = LakeFSConnection(url="memory:pipeline-parts")
@@ -65,3 +69,30 @@ def test_what_executors_do_survives_the_way_to_them_and_is_opened_once() -> None
     open_work = partial(open_part_work, open_lakefs, REAL)
     arrived = pickle.loads(pickle.dumps(open_work))  # noqa: S301 - its own
     assert arrived() is open_work()
+
+
+@pytest.mark.parametrize(
+    ("prefix", "folder"),
+    [("/", "/"), ("", "/"), ("songs/", "songs"), ("/songs/2026", "songs/2026")],
+)
+def test_a_job_over_a_commit_is_told_what_to_read_and_where(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, prefix: str, folder: str
+) -> None:
+    asked: list[tuple[object, ...]] = []
+    for job in ("verify_objects", "report_publications"):
+        monkeypatch.setattr(publication_report, job, lambda *given: asked.append(given))
+    said = {"PERAGO_LAKEFS": "memory:jobs", "PERAGO_SPARK_MASTER": "local[2]"}
+    settings = load_settings(cwd=tmp_path, process_env=said)
+    repository, commit = RepositoryId("songs"), CommitId("c1")
+
+    verify(settings, open_lakefs, repository, commit, prefix, "file:///report")
+    publications(settings, open_lakefs, repository, commit)
+
+    (spark, opener, source, report), (*same, whole) = asked
+    assert (source, report) == (WorkspaceSource(repository, commit, folder), "file:///report")
+    assert whole == WorkspaceSource(repository, commit, "/")
+    assert spark == same[0] == SparkConfiguration(master="local[2]")
+    # Executors open lakeFS themselves, so what opens it has to survive the way to them.
+    for each in (opener, same[1]):
+        arrived = pickle.loads(pickle.dumps(each))  # noqa: S301 - its own
+        assert (arrived.func, arrived.args) == (open_lakefs, (connections_of(settings).lakefs,))

@@ -5,9 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from perago.adapters.observability import otlp
 from perago.app.container import open_telemetry
 from perago.app.settings.settings import load_settings
 from perago.app.telemetry.exports import ExportedSignals
+from perago.app.telemetry.metrics import BUCKETS, BYTE_BUCKETS
 
 ALL, METRICS = "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT"
 TRACES, HERE = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "http://127.0.0.1:4318"
@@ -60,3 +62,30 @@ def test_without_the_extra_there_is_an_import_error(monkeypatch: pytest.MonkeyPa
     monkeypatch.setitem(sys.modules, "opentelemetry.trace", None)
     with pytest.raises(ImportError, match="opentelemetry"):
         open_telemetry(ExportedSignals(traces=True), {})
+
+
+def test_all_that_is_said_of_signals_reaches_the_exporter(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[otlp.OtlpSettings] = []
+    monkeypatch.setattr(otlp, "open_otlp", opened.append)
+    signals = ExportedSignals(
+        traces=True,
+        metrics=True,
+        metrics_endpoint=HERE,
+        metrics_gzip=True,
+        metrics_timeout_seconds=2.5,
+        metrics_interval_millis=1000,
+    )
+    open_telemetry(signals, {"service.name": "perago-worker"})
+    assert opened == [
+        otlp.OtlpSettings(
+            service={"service.name": "perago-worker"},
+            traces=True,
+            metrics=True,
+            metrics_endpoint=HERE,
+            metrics_gzip=True,
+            metrics_timeout_seconds=2.5,
+            metrics_interval_millis=1000,
+            seconds_bounds=BUCKETS,
+            bytes_bounds=BYTE_BUCKETS,
+        )
+    ]
