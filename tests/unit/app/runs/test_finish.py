@@ -1,5 +1,6 @@
 """What finish promises, sentence by sentence, on in-memory servers."""
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -9,9 +10,18 @@ from tests.unit.app.attempt.attempt_harness import AttemptHarness, reason_of
 from tests.unit.app.runs.run_harness import FINISH, TARGET, RunHarness, refused, waiting
 
 from perago.app.attempt.complete import Recorded
+from perago.app.authoring.workspace_spec import WorkspaceSpec
+from perago.app.runs.finish import BUILT_IN, FINISH_TASK, served_tasks
 from perago.domain.attempt import WorkflowStatus
-from perago.domain.commit_metadata import EXPECTED_HEAD, RUN
+from perago.domain.commit_metadata import (
+    EXPECTED_HEAD,
+    LOGICAL_EXECUTION_KEY,
+    RUN,
+    STAGING_BRANCH,
+    STAGING_COMMIT,
+)
 from perago.domain.fence import FENCE_FILE, FenceState
+from perago.domain.logical_execution import LogicalExecutionKey, decision_tag
 from perago.domain.outcome import MergeConflict, Merged, NoChanges, TooManyTries
 from perago.domain.paths import FENCE_PATH
 from perago.domain.policy import PolicySetting
@@ -42,6 +52,20 @@ async def test_the_commits_of_the_tasks_stay_behind_the_second_parent(tmp_path: 
     await harness.until(None)
     (record,) = harness.runs_on_target()
     assert record.parents == (harness.input, tasks[0])
+
+
+async def test_the_commit_names_the_decision_and_the_branch_that_it_published(
+    tmp_path: Path,
+) -> None:
+    harness = await waiting(tmp_path)
+    run = (await harness.begun()).as_value()
+    head = harness.repository.head(run.run_branch).commit
+    await harness.until(None)
+    (record,) = harness.runs_on_target()
+    key = LogicalExecutionKey(record.metadata[LOGICAL_EXECUTION_KEY])
+    assert harness.repository.tags()[decision_tag(key)] == head
+    assert record.metadata[STAGING_BRANCH] == run.run_branch
+    assert record.metadata[STAGING_COMMIT] == head
 
 
 async def test_the_tag_of_the_base_stays_when_the_branch_goes(tmp_path: Path) -> None:
@@ -379,3 +403,13 @@ async def test_a_merge_that_takes_all_its_time_is_looked_for(tmp_path: Path) -> 
     slow = meanwhile(lambda: harness.clock.advance(60), after="merge")
     assert (await harness.report(slow, lose_answer("merge"))).error is None
     await harness.assert_published()
+
+
+def test_a_worker_with_lakefs_serves_the_built_in_tasks_that_its_author_did_not_name() -> None:
+    free = replace(FINISH_TASK, name="team.count", built_in=False)
+    with_lakefs = replace(free, workspace=WorkspaceSpec())
+    own = replace(with_lakefs, name=FINISH_TASK.name)
+    assert served_tasks([free]) == [free]
+    assert served_tasks([free, with_lakefs]) == [free, with_lakefs, *BUILT_IN]
+    others = [task for task in BUILT_IN if task is not FINISH_TASK]
+    assert served_tasks([own]) == [own, *others]
