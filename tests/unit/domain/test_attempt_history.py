@@ -23,6 +23,7 @@ from perago.domain.attempt_history import (
     Reached,
     TaskHistory,
     WorkflowFacts,
+    addresses_in,
     decision_state,
     how_far,
     newest,
@@ -201,3 +202,24 @@ def test_a_publication_is_recorded_if_a_completed_row_reports_it() -> None:
     assert TaskHistory(KEY, [died, done]).recorded == MINE
     assert TaskHistory(KEY, [died]).recorded is None
     assert newest([died, attempt(None, retry_count=3)]).retry_count == 3
+
+
+@pytest.mark.parametrize(
+    ("result", "more"),
+    [
+        (None, []),
+        ({"workspace": "main", "run": None}, []),
+        ({"workspace": {"branch": "other"}}, ["other"]),
+        (
+            {"workspace": {"branch": "perago-run-w"}, "run": {"branch": "main"}},
+            ["perago-run-w", "main"],
+        ),
+    ],
+    ids=["no result", "of another form", "a task of a run", "the begin of a run"],
+)
+def test_a_row_names_the_branch_of_its_input_and_those_of_its_result(
+    result: object, more: list[str]
+) -> None:
+    found = replace(row(AttemptStatus.COMPLETED), output_data={"result": result})
+    assert [each["branch"] for each in addresses_in(found)] == ["main", *more]
+    assert list(addresses_in(replace(found, input_data={}, output_data={}))) == []

@@ -10,6 +10,7 @@ from perago.app.attempt.complete import Recorded
 from perago.app.authoring.task_definition import TimeoutPolicy
 from perago.app.authoring.workspace_spec import WorkspaceSpec
 from perago.domain.attempt import AttemptRecord, AttemptStatus, WorkflowStatus
+from perago.domain.errors import HandedBackTooOftenError
 from perago.domain.hand_back import HAND_BACKS_MAX, HANDED_BACK, Cause
 from perago.domain.policy import PolicySetting
 from perago.ports.conductor import HandBack
@@ -66,13 +67,17 @@ async def test_a_row_waits_before_it_is_handed_out_again(tmp_path: Path) -> None
 
 async def test_five_hand_backs_in_a_row_and_then_it_fails_with_all_reasons(tmp_path: Path) -> None:
     harness = await started(tmp_path)
-    ends: list[str] = []
+    ends, report = list[str](), None
     for number in range(HAND_BACKS_MAX + 1):
         away = UnavailableError(f"outage {number}")
         report = await harness.report(always(refuse("objects.download", away)))
         ends.append(report.status)
         harness.clock.advance(1000)
     assert ends == ["HANDED_BACK"] * HAND_BACKS_MAX + ["FAILED"]
+    # The log tells the end, and in its traceback what ended the last of the attempts.
+    assert report is not None
+    assert isinstance(report.error, HandedBackTooOftenError)
+    assert "outage 5" in str(report.error.__cause__)
     failed, retry = (await harness.read()).attempts
     assert failed.output_data == {}
     assert all(f"outage {number}" in str(failed.reason) for number in range(6)), failed.reason

@@ -67,6 +67,12 @@ def test_failures_of_one_outage_count_once(clock: VirtualClock) -> None:
     assert [opened.failed("refused") for _ in range(3)] == [0.5, 0.5, 0.5]
 
 
+async def test_an_answer_leaves_a_closed_circuit_as_it_is(clock: VirtualClock) -> None:
+    gate = gate_of(clock)
+    assert await gate.look() == 0.0
+    assert (gate.closed, gate.one_at_a_time) == (True, False)
+
+
 async def test_a_success_closes(clock: VirtualClock) -> None:
     opened = gate_of(clock)
     opened.failed("refused")
