@@ -33,7 +33,9 @@ def test_a_requeue_hands_a_healthy_attempt_out_again() -> None:
     first = task.polled()
     task.conductor.requeue(TASK)
     assert task.row(first).snapshot == first
-    assert task.polled("another").poll_count == 2
+    task.clock.advance(1)
+    again = task.polled("another")
+    assert (again.poll_count, again.start_time) == (2, first.start_time)
 
 
 def test_a_requeue_does_not_reach_a_rerun_row() -> None:
