@@ -5,6 +5,7 @@ import logging
 import os
 import re
 import signal
+import socket
 import sys
 import textwrap
 from collections.abc import Mapping
@@ -342,6 +343,25 @@ async def killed_parent(folder: Path, what: str) -> list[int]:
 
 async def test_an_executor_dies_with_its_parent_even_while_a_body_runs(tmp_path: Path) -> None:
     assert len(await killed_parent(tmp_path, "sleep")) == 2
+
+
+async def test_an_executor_whose_parent_died_before_it_began_imports_nothing() -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        executor = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "perago.app.worker.executor_process",
+            str(theirs.fileno()),
+            "0",  # the parent that it was started for; that of a running process has another id
+            "a_module_that_does_not_exist",
+            pass_fds=[theirs.fileno()],
+            stderr=asyncio.subprocess.PIPE,
+        )
+        theirs.close()
+        _, said = await executor.communicate()
+        assert (executor.returncode, said) == (1, b"")
+        assert ours.recv(1) == b"", "nothing is sent of an import"
 
 
 async def test_programs_of_a_killed_worker_are_ended_later_unless_they_left_the_group(
