@@ -75,12 +75,16 @@ def test_what_executors_do_survives_the_way_to_them_and_is_opened_once() -> None
     ("prefix", "folder"),
     [("/", "/"), ("", "/"), ("songs/", "songs"), ("/songs/2026", "songs/2026")],
 )
-def test_a_job_over_a_commit_is_told_what_to_read_and_where(
+def test_a_job_over_a_commit_gets_what_to_read_and_where(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, prefix: str, folder: str
 ) -> None:
     asked: list[tuple[object, ...]] = []
+
+    def record(*given: object) -> None:
+        asked.append(given)
+
     for job in ("verify_objects", "report_publications"):
-        monkeypatch.setattr(publication_report, job, lambda *given: asked.append(given))
+        monkeypatch.setattr(publication_report, job, record)
     said = {"PERAGO_LAKEFS": "memory:jobs", "PERAGO_SPARK_MASTER": "local[2]"}
     settings = load_settings(cwd=tmp_path, process_env=said)
     repository, commit = RepositoryId("songs"), CommitId("c1")
