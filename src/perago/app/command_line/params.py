@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final, cast
 
 from perago.app.command_line.reporting import CommandUsageError, warn
+from perago.domain.attempt import as_mapping
 from perago.ports.errors import AccessDeniedError, RequestRefusedError
 from perago.ports.installations import ConductorInstallation
 
@@ -117,10 +118,16 @@ async def check_params(
     A field without a default that nothing gives is refused, because every attempt would fail for
     it. Only in rows that run in every case: a workflow may be started to go another way.
     """
+    named = [(reader, await _tasks_of(conductor, reader)) for reader in _readers(definition)]
+    known = {  # a workflow may have many rows of one task; its TaskDef is read once
+        task: _fields_of(await _unless_refused(conductor.definitions.read(task)))
+        for task in dict.fromkeys(task for _, tasks in named for task in tasks)
+    }
     read = [
         (reader, task, fields)
-        for reader in _readers(definition)
-        for task, fields in await _tasks_of(conductor, reader)
+        for reader, tasks in named
+        for task in tasks
+        if (fields := known[task]) is not None
     ]
     taken = _paths_taken(definition, [(reader, fields) for reader, _, fields in read])
     missing: dict[str, dict[str, str]] = {}
@@ -148,7 +155,7 @@ class _Fields:
 
     def takes_null(self, name: str) -> bool:
         """Whether null may be a value of a field; a schema of several types is not looked into."""
-        kind = (_object(self.known.get(name)) or {}).get("type")
+        kind = as_mapping(self.known.get(name)).get("type")
         return kind == "null" or not isinstance(kind, str)
 
 
@@ -228,7 +235,7 @@ def _readers_in(value: object, *, always_runs: bool, is_within: bool = False) ->
             yield from _readers_in(each, always_runs=always_runs, is_within=is_within)
     elif (row := _object(value)) is not None:
         always_runs = always_runs and not row.get("optional")  # its failure ends no workflow
-        given = (_object(row.get("inputParameters")) or {}).get("params")
+        given = as_mapping(row.get("inputParameters")).get("params")
         if given is not None:
             yield _Reader(row, given, always_runs, is_within)
         for key, each in row.items():
@@ -249,19 +256,13 @@ def _paths_taken(
     return taken
 
 
-async def _tasks_of(conductor: ConductorInstallation, reader: _Reader) -> list[tuple[str, _Fields]]:
-    """The tasks that get what a row gives, of which Conductor knows the fields."""
+async def _tasks_of(conductor: ConductorInstallation, reader: _Reader) -> list[str]:
+    """The tasks that get what a row gives."""
     if not reader.reads_params():
         return []
-    names = [] if reader.task is None else [reader.task]
     if reader.row.get("type") == "SUB_WORKFLOW":
-        names = await _tasks_of_child(conductor, _object(reader.row.get("subWorkflowParam")) or {})
-    found: list[tuple[str, _Fields]] = []
-    for name in names:
-        fields = _fields_of(await _unless_refused(conductor.definitions.read(name)))
-        if fields is not None:
-            found.append((name, fields))
-    return found
+        return await _tasks_of_child(conductor, as_mapping(reader.row.get("subWorkflowParam")))
+    return [] if reader.task is None else [reader.task]
 
 
 async def _tasks_of_child(
@@ -296,9 +297,9 @@ async def _unless_refused(
 
 def _fields_of(taskdef: Mapping[str, object] | None) -> _Fields | None:
     """The fields of the params in a TaskDef; None where it says nothing of them."""
-    found = taskdef or {}
+    found = as_mapping(taskdef)
     for key in ("inputSchema", "data", "properties", "params"):
-        found = _object(found.get(key)) or {}
+        found = as_mapping(found.get(key))
     known, required = _object(found.get("properties")), found.get("required", [])
     if known is None or not isinstance(required, list):
         return None

@@ -244,6 +244,29 @@ async def test_each_row_of_a_task_needs_its_own_params(conductor: ConductorInsta
     )
 
 
+class Counted(TaskDefinitions):
+    """TaskDefs that count how often each is read."""
+
+    def __init__(self, definitions: TaskDefinitions) -> None:
+        self.definitions, self.reads = definitions, list[str]()
+
+    async def read(self, name: str) -> Mapping[str, object] | None:
+        """Count, and ask."""
+        self.reads.append(name)
+        return await self.definitions.read(name)
+
+    async def put(self, definition: Mapping[str, object]) -> None:
+        """As it is."""
+        await self.definitions.put(definition)
+
+
+async def test_the_taskdef_of_many_rows_is_read_once(conductor: ConductorInstallation) -> None:
+    counted = Counted(conductor.definitions)
+    given = {"team_clean": {"least": 1, "note": ""}}
+    await check_params(replace(conductor, definitions=counted), of(row(), row(), row()), given)
+    assert counted.reads == ["team.clean"]
+
+
 async def test_a_field_of_one_task_is_no_slip_for_a_field_of_another(
     conductor: ConductorInstallation, capsys: pytest.CaptureFixture[str]
 ) -> None:
