@@ -7,8 +7,8 @@ from pydantic import BaseModel
 
 from perago import RetryPolicy, TaskControls, TaskDefinition, WorkspaceSpec, task
 from perago.app.authoring.task_declaration import task_of
+from perago.domain.attempt import as_mapping
 from perago.testing import PeragoEnvironment, Repository, WorkflowRun, fork
-from perago.testing.definitions import as_object
 
 
 class Nothing(BaseModel):
@@ -50,7 +50,7 @@ async def until_approval(env: PeragoEnvironment) -> tuple[Repository, WorkflowRu
     run = await env.start(definitions, given)
     await env.until_idle()
     (row,) = await run.attempts("approve")
-    branch = str(as_object(row.input_data)["branch"])
+    branch = str(as_mapping(row.input_data)["branch"])
     made = {"kept.txt": "kept", "left/out.txt": "left", "right/out.txt": "right"}
     await env.assert_files(repository, made, branch)
     await env.assert_files(repository, {"kept.txt": "kept"})
@@ -67,7 +67,7 @@ async def approve_a_run(env: PeragoEnvironment) -> None:
     assert set(await repository.files()) == {"kept.txt", "left/out.txt", "right/out.txt"}
     assert (await repository.history())[1].commit == before.commit
     head = await repository.head()
-    assert as_object((await run.output())["workspace"])["ref"] == head.commit
+    assert as_mapping((await run.output())["workspace"])["ref"] == head.commit
     await env.assert_sound()
 
 

@@ -11,6 +11,7 @@ from pydantic import BaseModel
 
 from perago import WorkspaceSpec, task
 from perago.app.runs.begin import RunReference
+from perago.domain.attempt import as_mapping
 from perago.domain.commit_metadata import RUN
 from perago.testing import (
     Drain,
@@ -28,7 +29,7 @@ from perago.testing import (
     sequence,
     zombie,
 )
-from perago.testing.definitions import as_list, as_object
+from perago.testing.definitions import as_list
 from perago.testing.faults import ANY_CALL
 from perago.testing.servers import MAIN
 
@@ -236,8 +237,8 @@ async def run_case(env: PeragoEnvironment, case: RunCase) -> int:
 def _definition(case: RunCase) -> dict[str, object]:
     """The kit's transaction, finished in the way of the case."""
     definition = sequence("songs", load, undo if case.undone else mix, transaction=True)
-    *steps, finish = map(as_object, as_list(definition["tasks"]))
-    params = as_object(as_object(finish["inputParameters"])["params"])
+    *steps, finish = map(as_mapping, as_list(definition["tasks"]))
+    params = as_mapping(as_mapping(finish["inputParameters"])["params"])
     params = {**params, "on_moved": case.on_moved, "history": case.history}
     if case.target != MAIN:  # as a person edits it: an object in the place of the expression
         given = "perago_begin.output.result.run"

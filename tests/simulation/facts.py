@@ -11,11 +11,10 @@ from tests.simulation.actors import Actor
 from tests.simulation.scene import Scene
 
 from perago.adapters.memory.conductor_rows import TaskRow
-from perago.domain.attempt import AttemptRecord, AttemptStatus
+from perago.domain.attempt import AttemptRecord, AttemptStatus, as_mapping
 from perago.domain.lakefs import CommitId, CommitRecord
 from perago.domain.logical_execution import mark_of, parse_attempt_mark
 from perago.domain.retention import RetentionTimes
-from perago.testing.definitions import as_object
 
 DECISION_AGE = RetentionTimes().decision
 Dispatched = tuple[str, int]  # task id and scheduled time: a rerun of a row is another one
@@ -226,9 +225,9 @@ def _counts(record: AttemptRecord, rows: Sequence[TaskRow]) -> bool:
 
 def knob_of(given: Mapping[str, object]) -> object:
     """The one parameter of a row's input."""
-    return as_object(given.get("params")).get("knob")
+    return as_mapping(given.get("params")).get("knob")
 
 
 def input_ref(given: Mapping[str, object]) -> CommitId:
     """The commit a row's input names."""
-    return CommitId(str(as_object(given.get("workspace")).get("ref", "")))
+    return CommitId(str(as_mapping(given.get("workspace")).get("ref", "")))

@@ -21,7 +21,7 @@ from tests.simulation.workspace import BodyEnd
 from perago.adapters.memory.conductor_rows import TaskRow
 from perago.app.attempt.run_attempt import AttemptReport
 from perago.app.authoring.failure import error_code
-from perago.domain.attempt import AttemptStatus, WorkflowStatus
+from perago.domain.attempt import AttemptStatus, WorkflowStatus, as_mapping
 from perago.domain.commit_metadata import (
     EXPECTED_HEAD,
     INPUT_REF,
@@ -35,7 +35,6 @@ from perago.domain.lakefs import BranchName, CommitId, CommitRecord, TagName
 from perago.domain.names import DECISION_TAG_PREFIX
 from perago.domain.outcome import Merged, Relocated
 from perago.ports.errors import ServiceError
-from perago.testing.definitions import as_object
 
 STEPS_MAX = 3000
 ENDS = frozenset({"queue.complete", "queue.hand_back"})
@@ -156,7 +155,7 @@ class Monitor:
             if not self.runs.landed_too_late(branch, call):
                 self._count(record)
             assert actor.record is not None, "only attempts publish"
-            told = as_object(actor.record.input_data.get("workspace"))["branch"]
+            told = as_mapping(actor.record.input_data.get("workspace"))["branch"]
             if branch == MAIN == told:
                 self.runs.direct.add(commit)
         self.runs.target_moved(self.foreign)
@@ -344,7 +343,7 @@ class Monitor:
             self.runs.accept(row, by_another=dispatched in self._unclosable)
             return
         output = row.output_data
-        workspace, result = as_object(output.get("workspace")), as_object(output.get("result"))
+        workspace, result = as_mapping(output.get("workspace")), as_mapping(output.get("result"))
         execution = self.facts.execution(dispatched, row.retried_task_id)
         run = str(result["run"])
         ref, by_another = CommitId(str(workspace["ref"])), dispatched in self._unclosable

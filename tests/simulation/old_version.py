@@ -15,6 +15,7 @@ from perago.domain.attempt import (
     AttemptStatus,
     ExecutionId,
     Stale,
+    as_mapping,
     compare_narrow,
 )
 from perago.domain.lakefs import (
@@ -37,7 +38,6 @@ from perago.ports.workspace import (
     StagingArea,
     WorkspaceSource,
 )
-from perago.testing.definitions import as_object
 
 PREFIX = "data"
 PAUSES_SECONDS = (10.0, 20.0, 30.0, 0.0)
@@ -87,7 +87,7 @@ async def _work(
     harness: AttemptPorts, record: AttemptRecord, execution_id: ExecutionId
 ) -> Mapping[str, object]:
     attempt = record.snapshot
-    given = as_object(record.input_data.get("workspace"))
+    given = as_mapping(record.input_data.get("workspace"))
     target = WorkspaceReference(
         RepositoryId(str(given["repository"])),
         BranchName(str(given["branch"])),
@@ -97,7 +97,7 @@ async def _work(
     pipeline = harness.lakefs.pipeline
     source = WorkspaceSource(target.repository, target.ref, PREFIX)
     workspace = await pipeline.materialise(source, directory)
-    params = as_object(record.input_data.get("params"))
+    params = as_mapping(record.input_data.get("params"))
     call = BodyCall(attempt.task_type, attempt, execution_id, params, directory)
     ended = await harness.body.run(call)
     if isinstance(ended, BodyRaised):

@@ -16,12 +16,11 @@ from tests.simulation.scene import BEGIN, FINISH, MAIN, Scene
 from tests.simulation.steering import PortCall
 
 from perago.adapters.memory.conductor_rows import TaskRow
-from perago.domain.attempt import AttemptRecord
+from perago.domain.attempt import AttemptRecord, as_mapping
 from perago.domain.commit_metadata import EXPECTED_HEAD, LOGICAL_EXECUTION_KEY, RUN, STAGING_COMMIT
 from perago.domain.lakefs import BranchName, CommitId, CommitRecord, RepositoryId, TagName
 from perago.domain.names import DECISION_TAG_PREFIX
 from perago.domain.run import History, Run, base_tag, key_of_run
-from perago.testing.definitions import as_object
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +39,8 @@ class Given:
 
 def given_to(params: object) -> Given:
     """The params of a row of finish."""
-    asked = as_object(params)
-    told, workspace = as_object(asked.get("run")), as_object(asked.get("workspace"))
+    asked = as_mapping(params)
+    told, workspace = as_mapping(asked.get("run")), as_mapping(asked.get("workspace"))
     return Given(run_of(told), CommitId(str(workspace["ref"])), asked.get("history"))
 
 
@@ -158,11 +157,11 @@ class Runs:
         dispatched = row.task_id, row.scheduled_time
         if dispatched in self._accepted:
             return
-        result = as_object(row.output_data.get("result"))
-        workspace = as_object(result["workspace"])
+        result = as_mapping(row.output_data.get("result"))
+        workspace = as_mapping(result["workspace"])
         ref = self._accepted[dispatched] = CommitId(str(workspace["ref"]))
         if row.task_type == BEGIN and not by_another:
-            self._check_begun(dispatched, row, run_of(as_object(result["run"])), workspace)
+            self._check_begun(dispatched, row, run_of(as_mapping(result["run"])), workspace)
         elif row.task_type == FINISH:
             self._check_finished(row, ref, str(workspace["branch"]), by_another=by_another)
 

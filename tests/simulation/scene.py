@@ -23,14 +23,13 @@ from perago.app.authoring.task_definition import TaskDefinition
 from perago.app.runs.begin import BEGIN_TASK
 from perago.app.runs.finish import BUILT_IN, FINISH_TASK
 from perago.app.runs.join import JOIN_TASK
-from perago.domain.attempt import WorkflowStatus
+from perago.domain.attempt import WorkflowStatus, as_mapping
 from perago.domain.fence import SHIPPED_FENCE_FILES
 from perago.domain.lakefs import BranchName, CommitId, RepositoryId
 from perago.domain.names import RUN_BRANCH_PREFIX
 from perago.domain.paths import FENCE_PATH
 from perago.ports.installations import ConductorInstallation, LakeFSInstallation
 from perago.testing.contract.conductor_under_test import simple, system, workflow_of
-from perago.testing.definitions import as_object
 
 REPOSITORY = "repo"
 OWNER = "data@example.com"
@@ -186,7 +185,7 @@ def workflow_definition(mix: Mix, name: str, ending: str = "") -> dict[str, obje
 def _with_ending(value: object, ending: str) -> object:
     if isinstance(value, list):
         return [_with_ending(each, ending) for each in cast("list[object]", value)]
-    row = as_object(value)
+    row = as_mapping(value)
     named = {**row, "name": f"{row['name']}{ending}"} if row.get("type") == "SIMPLE" else row
     if "forkTasks" in named:
         named = {**named, "forkTasks": _with_ending(named["forkTasks"], ending)}

@@ -12,13 +12,8 @@ from perago.app.authoring.task_declaration import task_of
 from perago.app.authoring.task_definition import TaskDefinition, build_taskdef
 from perago.app.runs.begin import BEGIN_TASK
 from perago.app.runs.finish import BUILT_IN, FINISH_TASK
-from perago.domain.attempt import AttemptRecord
+from perago.domain.attempt import AttemptRecord, as_mapping
 from perago.domain.run import OnMoved
-
-
-def as_object(value: object) -> Mapping[str, object]:
-    """The value when it is a JSON object, else an empty one."""
-    return cast("Mapping[str, object]", value) if isinstance(value, Mapping) else {}
 
 
 def as_list(value: object) -> list[object]:
@@ -113,7 +108,7 @@ def built_in_tasks_of(names: set[str]) -> list[TaskDefinition]:
 
 
 def _find_names(value: object, found: set[str]) -> None:
-    mapping = as_object(value)
+    mapping = as_mapping(value)
     if "taskReferenceName" in mapping:
         found.update((str(mapping.get("name")), str(mapping["taskReferenceName"])))
     for each in (*mapping.values(), *as_list(value)):
@@ -122,21 +117,21 @@ def _find_names(value: object, found: set[str]) -> None:
 
 def target_of(row: AttemptRecord) -> Mapping[str, object]:
     """Repository and branch that an attempt may publish to; for begin and finish the run's."""
-    params = as_object(row.input_data.get("params"))
+    params = as_mapping(row.input_data.get("params"))
     match row.snapshot.task_type:
         case BEGIN_TASK.name:
             return params
         case FINISH_TASK.name:
-            return as_object(params.get("run"))
+            return as_mapping(params.get("run"))
         case _:
-            return as_object(row.input_data.get("workspace"))
+            return as_mapping(row.input_data.get("workspace"))
 
 
 def published_workspace(row: AttemptRecord) -> Mapping[str, object]:
     """The workspace that an attempt put out; of the built-in tasks only finish publishes."""
     if row.snapshot.task_type == FINISH_TASK.name:
-        return as_object(as_object(row.output_data.get("result")).get("workspace"))
-    return as_object(row.output_data.get("workspace"))
+        return as_mapping(as_mapping(row.output_data.get("result")).get("workspace"))
+    return as_mapping(row.output_data.get("workspace"))
 
 
 def renamed(definition: Mapping[str, object], unique: Callable[[str], str]) -> dict[str, object]:
@@ -150,7 +145,7 @@ def _renamed(value: object, unique: Callable[[str], str]) -> object:
         copy = {
             key: _renamed(item, unique) for key, item in cast("Mapping[str, object]", value).items()
         }
-        child = as_object(copy.get("subWorkflowParam"))
+        child = as_mapping(copy.get("subWorkflowParam"))
         if "name" in child:
             copy["subWorkflowParam"] = {**child, "name": unique(str(child["name"]))}
         if "forkTaskWorkflow" in copy:

@@ -39,11 +39,11 @@ from perago.app.command_line.reporting import (
 from perago.app.command_line.watch import serve_until_interrupted
 from perago.app.page.model import PageView, SceneView, page_document
 from perago.app.page.page_server import Shown
-from perago.domain.attempt import AttemptStatus
+from perago.domain.attempt import AttemptStatus, as_mapping
 from perago.domain.errors import PeragoError
 from perago.domain.policy import PolicyName
 from perago.testing import faults
-from perago.testing.definitions import as_list, as_object
+from perago.testing.definitions import as_list
 from perago.testing.environment import PeragoEnvironment
 from perago.testing.faults import Fault
 from perago.testing.file_trees import read_tree
@@ -306,7 +306,7 @@ def _request(
 def _definitions(workflow: Path) -> Sequence[Mapping[str, object]]:
     """The workflow, and behind it those of the branches of its forks."""
     found: object = json.loads(workflow.read_text(encoding="utf-8"))
-    definitions = [as_object(each) for each in as_list(found) or [found]]
+    definitions = [as_mapping(each) for each in as_list(found) or [found]]
     for each in definitions:
         if not each.get("name") or not as_list(each.get("tasks")):
             text = (

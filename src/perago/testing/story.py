@@ -21,13 +21,13 @@ from typing import cast, final
 from perago.app.attempt.context import Attempt
 from perago.app.telemetry.listeners import AttemptListener
 from perago.domain import commit_metadata
-from perago.domain.attempt import AttemptRecord, WorkflowStatus
+from perago.domain.attempt import AttemptRecord, WorkflowStatus, as_mapping
 from perago.domain.lakefs import CommitId, CommitRecord, RepositoryId
 from perago.domain.run import key_of_run
 from perago.ports.conductor import WorkflowRecord, Workflows
 from perago.ports.installations import ConductorInstallation
 from perago.ports.workspace import Phase
-from perago.testing.definitions import as_object, published_workspace, target_of
+from perago.testing.definitions import published_workspace, target_of
 from perago.testing.servers import Repository
 
 
@@ -328,7 +328,7 @@ def _lost_publications(repository: RepositoryStory, story: Story) -> Iterator[st
         for commit in branch.commits
     }
     for row in story.rows:
-        given = as_object(row.input_data.get("workspace"))
+        given = as_mapping(row.input_data.get("workspace"))
         accepted = published_workspace(row)
         if row.snapshot.status != "COMPLETED" or accepted.get("repository") != repository.id:
             continue

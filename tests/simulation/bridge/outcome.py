@@ -9,11 +9,10 @@ from tests.simulation.bridge.steps import Outcome
 from tests.simulation.bridge.words import Words
 from tests.simulation.scene import MAIN
 
-from perago.domain.attempt import AttemptRecord, AttemptStatus, WorkflowSnapshot
+from perago.domain.attempt import AttemptRecord, AttemptStatus, WorkflowSnapshot, as_mapping
 from perago.domain.lakefs import CommitId, FirstParentWalk, RepositoryId
 from perago.ports.conductor import WorkflowRecord
 from perago.ports.installations import ConductorInstallation, LakeFSInstallation
-from perago.testing.definitions import as_object
 
 COMMITS_MAX = 1000
 JOIN = "JOIN"
@@ -92,7 +91,7 @@ def end_in_words(run: WorkflowRecord, walk: FirstParentWalk, given: CommitId) ->
     history = [record.commit for record in walk.commits]
     told = [f"{run.status.value}", f"{len(history) - 1} above the input"]
     for row in run.attempts:
-        workspace = as_object(row.output_data.get("workspace") or {})
+        workspace = as_mapping(row.output_data.get("workspace") or {})
         ref = CommitId(str(workspace.get("ref")))
         on_target = workspace.get("branch") == MAIN  # a run branch goes with its run
         if row.snapshot.status is not AttemptStatus.COMPLETED or not on_target:

@@ -12,9 +12,9 @@ from tests.simulation.mix import Foreign
 from tests.simulation.others import OF_BRANCHES, WRITTEN
 from tests.simulation.scene import MAIN
 
+from perago.domain.attempt import as_mapping
 from perago.domain.lakefs import BranchName, CommitId, RepositoryId
 from perago.ports.lakefs import CommitRequest
-from perago.testing.definitions import as_object
 
 
 @final
@@ -82,7 +82,7 @@ class RealPeople:
             raise OSError(f"{path}: {status} {answer!r}")
         if status >= HTTPStatus.BAD_REQUEST:
             return None
-        told: Mapping[str, object] = as_object(json.loads(answer)) if answer else {}
+        told: Mapping[str, object] = as_mapping(json.loads(answer)) if answer else {}
         made = CommitId(str(told.get("reference") or told.get("id") or ""))
         self._times.made(made)
         return made

@@ -15,7 +15,7 @@ from perago.app.inspection import doctor
 from perago.app.inspection.doctor_host import old_workers_here
 from perago.app.inspection.doctor_lakefs import REPOSITORY, way_to
 from perago.app.runs.finish import served_tasks
-from perago.domain.attempt import LEASE_FRACTION, AttemptRecord
+from perago.domain.attempt import LEASE_FRACTION, AttemptRecord, as_mapping
 from perago.domain.error_codes import filled
 from perago.ports.conductor import LastPoll
 from perago.ports.errors import ServiceError, UnavailableError
@@ -188,7 +188,7 @@ def _simple_branches(tasks: object) -> Iterator[str]:
     if isinstance(tasks, Mapping):
         task = cast("Mapping[str, object]", tasks)
         for branch in _listed(task.get("forkTasks")):
-            for step in map(_mapping, _listed(branch)):
+            for step in map(as_mapping, _listed(branch)):
                 if step.get("type") == "SIMPLE":
                     yield str(step.get("name"))
         tasks = list(task.values())
@@ -198,10 +198,6 @@ def _simple_branches(tasks: object) -> Iterator[str]:
 
 def _listed(value: object) -> list[object]:
     return cast("list[object]", value) if isinstance(value, list) else []
-
-
-def _mapping(value: object) -> Mapping[str, object]:
-    return cast("Mapping[str, object]", value) if isinstance(value, Mapping) else {}
 
 
 @dataclass(slots=True)

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Mapping
 
 import pytest
 
-from perago.domain.attempt import AttemptStatus, WorkflowStatus
+from perago.domain.attempt import AttemptStatus, WorkflowStatus, as_mapping
 from perago.ports.errors import MissingError, OutcomeUnknownError, RequestRefusedError
 from perago.testing.contract.conductor_under_test import (
     ConductorScene,
@@ -14,7 +14,7 @@ from perago.testing.contract.conductor_under_test import (
     workflow_of,
 )
 from perago.testing.contract.conductor_under_test import scene as scene
-from perago.testing.definitions import as_list, as_object
+from perago.testing.definitions import as_list
 
 WORKFLOW_INPUT: Mapping[str, object] = {
     "text": "hello",
@@ -303,14 +303,14 @@ async def test_W27_dynamic_fork_over_items(scene: ConductorScene, *, is_child: b
     for _ in items:
         taken = await scene.poll_one(task_type, workflow_id)
         read = dict(taken.input_data)
-        item = dict(as_object(read["all"])) if is_child else read
+        item = dict(as_mapping(read["all"])) if is_child else read
         found.append(item)
         await scene.finish(taken, output={"of": item["n"]})
     expected = [{"n": 10, "__index": 0}, {"n": 11, "__index": 1}, {"n": 12, "__index": 2}]
     assert sorted(found, key=lambda item: str(item["n"])) == expected
     behind = await scene.poll_one(task_type, workflow_id)
-    joined = as_object(behind.input_data["joined"])
-    outputs = {name: as_object(output)["of"] for name, output in joined.items()}
+    joined = as_mapping(behind.input_data["joined"])
+    outputs = {name: as_mapping(output)["of"] for name, output in joined.items()}
     assert outputs == {f"_{task_type}_{number}": 10 + number for number in range(3)}
 
 
@@ -323,9 +323,9 @@ async def test_W28_definition_is_read(scene: ConductorScene) -> None:
     found = await scene.workflows.read_definition(name)
     assert found is not None
     assert (found["name"], found["version"]) == (name, 2)
-    (task,) = (as_object(each) for each in as_list(found["tasks"]))
+    (task,) = (as_mapping(each) for each in as_list(found["tasks"]))
     assert (task["name"], task["taskReferenceName"]) == (task_type, "two")
-    assert as_object(task["inputParameters"]) == {"given": "${workflow.input.x}"}
+    assert as_mapping(task["inputParameters"]) == {"given": "${workflow.input.x}"}
     unknown = scene.unique("unknown")
     assert await scene.workflows.read_definition(unknown) is None
 
