@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from pydantic import BaseModel
-from tests.attempt_workers import AttemptWorker, Surroundings, attempt_worker
+from tests.attempt_workers import AttemptWorker, attempt_worker
 
 from benchmarks.subjects.assignment import (
     Assignment,
@@ -34,6 +34,7 @@ from perago.domain.lakefs import RepositoryId
 from perago.domain.policy import PolicySetting
 from perago.ports.installations import ConductorInstallation
 from perago.testing.contract.conductor_under_test import simple, workflow_of
+from perago.testing.worker_ports import Surroundings
 
 TASK = "song"
 

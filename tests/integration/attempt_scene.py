@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import cast
 
 from pydantic import BaseModel
-from tests.attempt_workers import AttemptWorker, Surroundings, attempt_worker
+from tests.attempt_workers import AttemptWorker, attempt_worker
 from tests.contract.real_lakefs import RealLakeFS
 
 from perago.adapters.system import AsyncioConcurrency, SystemClock, SystemIdentities
@@ -29,6 +29,7 @@ from perago.testing.contract.conductor_under_test import simple, workflow_of
 from perago.testing.contract.lakefs_under_test import MAIN
 from perago.testing.fault_injector import FaultInjector, ProcessDied, faulty_installation
 from perago.testing.faults import Fault
+from perago.testing.worker_ports import Surroundings
 
 FILES: Mapping[str, bytes | None] = {
     FENCE_PATH: FENCE_FILE,

@@ -200,7 +200,7 @@ class Repository:
 class MemoryServers(Servers):
     """One in-memory lakeFS and Conductor on one virtual clock; every environment has its own."""
 
-    def __init__(self, *, seed: int = 0) -> None:
+    def __init__(self, *, seed: int = 0, root: Path | None = None) -> None:
         self.virtual_clock = VirtualClock()
         self.clock: Clock = self.virtual_clock
         self.domain: str | None = None
@@ -211,6 +211,7 @@ class MemoryServers(Servers):
         self.conductor = conductor_installation(self.memory_conductor, WorkerHandle())
         self.builders: dict[RepositoryId, RepositoryBuilder] = {}
         self._seed = seed
+        self._given_root = root
         self._root: Path | None = None
 
     def identities(self, number: int) -> SeededIdentities:
@@ -267,7 +268,9 @@ class MemoryServers(Servers):
         self.memory_conductor.sweep()
 
     def worker_root(self, number: int) -> Path:
-        """A directory that appears with the first worker."""
+        """Below the root that was given, or a directory that appears with the first worker."""
+        if self._given_root is not None:
+            return self._given_root / str(number)
         if self._root is None:
             self._root = Path(tempfile.mkdtemp(prefix="perago-env-", dir=memory_disk()))
         return self._root / str(number)

@@ -50,8 +50,8 @@ from perago.domain.paths import FENCE_PATH, ROOT_PREFIX, listing_prefix, object_
 from perago.ports.conductor import PollRequest
 from perago.ports.task_body import BodyCall, BodyOutcome, BodyRaised, NoLease, TaskBody
 from perago.ports.workspace import AttemptDirectories, AttemptMarker, Phase, Progress
-from perago.testing.embedded_workers import fence_trust, lakefs_ports, run_captured
 from perago.testing.file_trees import DirectoryFiles, Files, TreeDiff, compare_trees, read_tree
+from perago.testing.worker_ports import fence_trust, lakefs_ports, run_captured
 
 TRIAL = "trial"  # repository, workflow and worker: each attempt has servers of its own
 Result = TypeVar("Result")

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 from tests.dead_owners import let_locks_go
-from tests.unit.app.attempt.attempt_harness import TASK, AttemptHarness
+from tests.unit.app.attempt.attempt_harness import AttemptHarness
+from tests.unit.app.attempt.attempt_scene import TASK
 
 import perago
 from perago import TaskFailed, WorkspaceSpec

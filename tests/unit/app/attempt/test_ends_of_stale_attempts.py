@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 from tests.attempt_workers import AttemptWorker
-from tests.unit.app.attempt.attempt_harness import TASK, AttemptHarness, Params
+from tests.unit.app.attempt.attempt_harness import AttemptHarness
+from tests.unit.app.attempt.attempt_scene import TASK, Params
 
 from perago.adapters.memory.conductor_server import Race
 from perago.app.attempt.complete import Recorded

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 from pydantic import BaseModel
-from tests.unit.app.attempt.attempt_harness import TASK, AttemptHarness, Params, reason_of
+from tests.unit.app.attempt.attempt_harness import AttemptHarness, reason_of
+from tests.unit.app.attempt.attempt_scene import TASK, Params
 from tests.unit.app.gc.gc_scene import DAY, collect, decisions, litter
 
 from perago.adapters.memory.conductor_server import MemoryConductor
