@@ -31,6 +31,7 @@ from perago.testing import (
     AttemptStory,
     MemoryServers,
     PeragoEnvironment,
+    Repository,
     Story,
     always,
     crash,
@@ -427,11 +428,16 @@ async def test_a_repository_shows_every_branch_and_tag_of_it() -> None:
         assert set(await repository.tags()) == tags
 
 
+async def given_to_clean(repository: Repository) -> dict[str, object]:
+    """The input of a workflow of `clean` alone."""
+    return {"workspace": await repository.workspace(), "params": {"clean": {}}}
+
+
 async def test_attempts_one_by_one_with_faults_of_their_own(perago_env: PeragoEnvironment) -> None:
     """Between two of them a test looks at what the first has left."""
     clean, runs = counting_task()
     repository = await perago_env.repository("repo", {"data/in.txt": "in"})
-    given = {"workspace": await repository.workspace(), "params": {"clean": {}}}
+    given = await given_to_clean(repository)
     run = await perago_env.start(clean, given)
 
     died = await perago_env.next_attempt(crash(after="decide"))
@@ -451,7 +457,7 @@ async def test_a_fault_of_each_time_ends_with_its_attempt(perago_memory: MemoryS
     env = PeragoEnvironment(servers=perago_memory)
     clean, _ = counting_task()
     repository = await env.repository("repo")
-    given = {"workspace": await repository.workspace(), "params": {"clean": {}}}
+    given = await given_to_clean(repository)
     for _ in range(2):
         await env.start(clean, given)
     refused = always(refuse("branch", RequestRefusedError("no")))
@@ -484,7 +490,7 @@ def test_a_root_that_was_given_has_the_directories_and_outlives_the_servers(
         clean, _ = counting_task()
         with PeragoEnvironment(servers=MemoryServers(root=tmp_path)) as env:
             repository = await env.repository("repo")
-            given = {"workspace": await repository.workspace(), "params": {"clean": {}}}
+            given = await given_to_clean(repository)
             await env.start(clean, given)
             await env.next_attempt(crash(after="decide"))
 

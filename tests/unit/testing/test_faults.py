@@ -123,10 +123,15 @@ def test_a_fault_needs_one_side_of_one_moment(make: Callable[[], Fault]) -> None
         make()
 
 
+def outage_behind(point: str) -> Fault:
+    """As the others are made."""
+    return outage(after=point)
+
+
 @pytest.mark.parametrize("point", ["body", "compare", "directories.create"])
 @pytest.mark.parametrize(
     "make",
-    [lose_answer, lose_request, arrive_late, unavailable, lambda point: outage(after=point)],
+    [lose_answer, lose_request, arrive_late, unavailable, outage_behind],
 )
 def test_what_sends_nothing_has_no_answer_to_lose(make: Callable[[str], Fault], point: str) -> None:
     with pytest.raises(ValueError, match="sends no request"):

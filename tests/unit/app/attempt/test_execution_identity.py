@@ -92,8 +92,8 @@ def _output(report: AttemptReport) -> object:
     return report.update.output["workspace"]
 
 
-def _marks(harness: AttemptScene) -> list[str]:
-    return [tag for tag in harness.repository.tags() if tag.startswith("perago-attempt-")]
+def _marks(scene: AttemptScene) -> list[str]:
+    return [tag for tag in scene.repository.tags() if tag.startswith("perago-attempt-")]
 
 
 async def test_a_decision_for_other_params_is_not_finished(tmp_path: Path) -> None:
@@ -268,12 +268,12 @@ async def test_a_decision_whose_branch_is_gone_was_not_published(tmp_path: Path)
     assert len(harness.publications()) == 1
 
 
-async def _rerun_newest(harness: AttemptScene) -> None:
+async def _rerun_newest(scene: AttemptScene) -> None:
     """An operator ends the workflow and starts it again from its newest attempt."""
-    newest = (await harness.read()).attempts[-1].snapshot
-    await harness.operator.workflows.terminate(harness.workflow, "once more")
-    harness.clock.advance(1)
-    await harness.operator.workflows.rerun(harness.workflow, newest.task_id)
+    newest = (await scene.read()).attempts[-1].snapshot
+    await scene.operator.workflows.terminate(scene.workflow, "once more")
+    scene.clock.advance(1)
+    await scene.operator.workflows.rerun(scene.workflow, newest.task_id)
 
 
 async def test_an_attempt_that_is_stale_leaves_no_mark(tmp_path: Path) -> None:

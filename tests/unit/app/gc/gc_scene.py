@@ -35,20 +35,20 @@ async def collect(
     return await harness.drive(one_pass.run())
 
 
-def litter(harness: AttemptScene) -> list[str]:
+def litter(scene: AttemptScene) -> list[str]:
     """Every branch and tag of ours."""
-    names = [*harness.repository.branch_names(), *harness.repository.tags()]
+    names = [*scene.repository.branch_names(), *scene.repository.tags()]
     return [name for name in names if name.startswith("perago-")]
 
 
-def staging_branches(harness: AttemptScene) -> list[str]:
+def staging_branches(scene: AttemptScene) -> list[str]:
     """Staging branches, scratch branches included."""
-    return sorted(name for name in litter(harness) if name.startswith("perago-staging-"))
+    return sorted(name for name in litter(scene) if name.startswith("perago-staging-"))
 
 
-def decisions(harness: AttemptScene) -> list[str]:
+def decisions(scene: AttemptScene) -> list[str]:
     """Decision tags."""
-    return sorted(name for name in litter(harness) if name.startswith("perago-settled-"))
+    return sorted(name for name in litter(scene) if name.startswith("perago-settled-"))
 
 
 async def decide_and_die(harness: AttemptHarness) -> None:
