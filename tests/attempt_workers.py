@@ -21,7 +21,7 @@ from perago.domain.attempt import AttemptRecord
 from perago.ports.conductor import PollRequest
 from perago.ports.installations import ConductorInstallation, LakeFSInstallation
 from perago.ports.task_body import NoLease
-from perago.testing.worker_ports import Surroundings, attempt_ports
+from perago.testing.servers import Surroundings, attempt_ports
 
 
 @dataclass(frozen=True, slots=True)

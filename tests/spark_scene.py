@@ -26,7 +26,7 @@ from perago.ports.installations import ConductorInstallation, LakeFSInstallation
 from perago.ports.workspace import SparkGateway, SparkWorkspace
 from perago.testing.contract.conductor_under_test import simple, workflow_of
 from perago.testing.contract.lakefs_under_test import MAIN, LakeFSUnderTest
-from perago.testing.worker_ports import Surroundings
+from perago.testing.servers import Surroundings
 from perago_servers import LakefsServer
 
 

@@ -34,7 +34,7 @@ from perago.domain.lakefs import RepositoryId
 from perago.domain.policy import PolicySetting
 from perago.ports.installations import ConductorInstallation
 from perago.testing.contract.conductor_under_test import simple, workflow_of
-from perago.testing.worker_ports import Surroundings
+from perago.testing.servers import Surroundings
 
 TASK = "song"
 

@@ -29,7 +29,7 @@ from perago.testing.contract.conductor_under_test import simple, workflow_of
 from perago.testing.contract.lakefs_under_test import MAIN
 from perago.testing.fault_injector import FaultInjector, ProcessDied, faulty_installation
 from perago.testing.faults import Fault
-from perago.testing.worker_ports import Surroundings
+from perago.testing.servers import Surroundings
 
 FILES: Mapping[str, bytes | None] = {
     FENCE_PATH: FENCE_FILE,

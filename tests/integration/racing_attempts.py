@@ -30,7 +30,7 @@ from perago.ports.objects import ObjectTransport
 from perago.ports.task_body import BodyCall, BodyOutcome, BodyReturned, TaskBody
 from perago.ports.workspace import Progress
 from perago.testing.contract.conductor_under_test import simple, workflow_of
-from perago.testing.worker_ports import Surroundings
+from perago.testing.servers import Surroundings
 
 TASK = "race"
 

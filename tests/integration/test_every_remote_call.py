@@ -37,7 +37,7 @@ from perago.testing.fault_injector import (
     faulty_installation,
 )
 from perago.testing.faults import ANY_CALL, Call, Fault, crash, lose_answer
-from perago.testing.worker_ports import Surroundings
+from perago.testing.servers import Surroundings
 from perago_servers import ConductorServer, LakefsServer
 
 pytestmark = [pytest.mark.lakefs, pytest.mark.conductor, pytest.mark.timeout(900)]

@@ -18,7 +18,7 @@ from perago.domain.policy import PolicySetting
 from perago.ports.installations import ConductorInstallation
 from perago.testing.contract.conductor_under_test import simple, workflow_of
 from perago.testing.contract.lakefs_under_test import MAIN
-from perago.testing.worker_ports import Surroundings
+from perago.testing.servers import Surroundings
 
 pytestmark = [pytest.mark.lakefs, pytest.mark.conductor]
 

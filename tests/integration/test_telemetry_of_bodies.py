@@ -9,7 +9,7 @@ from tests.contract.task_bodies import TELEMETRY, call_of, process_body, thread_
 
 from perago.app.telemetry.listeners import BodyObserver
 from perago.ports.task_body import BodyCall, BodyOutcome, BodyReturned, TaskBody
-from perago.testing.worker_ports import run_captured
+from perago.testing.embedded_workers import run_captured
 
 
 @final

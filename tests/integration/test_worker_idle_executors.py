@@ -26,7 +26,7 @@ from perago.app.worker.worker import Worker, WorkerEnd, WorkerParts
 from perago.domain.attempt import WorkflowStatus
 from perago.ports.installations import ConductorInstallation
 from perago.testing.contract.conductor_under_test import simple, workflow_of
-from perago.testing.worker_ports import Surroundings
+from perago.testing.servers import Surroundings
 
 SLOTS = 3
 RESPONSE_SECONDS = 3

@@ -1,10 +1,13 @@
 """Workers of an environment, each a process with one attempt on ports with planned faults.
 
-What an attempt does is the application's; what goes wrong is planned elsewhere, and what its ports
-are is said by `worker_ports`.
+What an attempt does is the application's; what goes wrong is planned elsewhere. `run_captured` runs
+its task function in this thread; a trial uses it too.
 """
 
 import asyncio
+import contextlib
+import io
+import logging
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,16 +20,19 @@ from perago.app.attempt.context import (
     AttemptPorts,
     AttemptSettings,
 )
+from perago.app.attempt.patience import StopOrder
 from perago.app.attempt.run_attempt import run_attempt
 from perago.app.authoring.task_definition import TaskDefinition
-from perago.app.telemetry.listeners import AttemptEvents, AttemptListener
+from perago.app.telemetry.listeners import AttemptEvents, AttemptListener, BodyObserver
 from perago.app.worker.bodies import Order, WaitingOrder
+from perago.app.worker.frames import sent_outcome
+from perago.app.worker.run_body import BodySurroundings, run_body
 from perago.domain.attempt import AttemptRecord
 from perago.domain.hand_back import Cause
 from perago.domain.lakefs import RepositoryId
 from perago.ports.conductor import PollRequest, TerminalUpdate
 from perago.ports.system import Clock
-from perago.ports.task_body import BodyStopped, NoLease
+from perago.ports.task_body import BodyCall, BodyOutcome, BodyStopped, NoLease, TaskBody
 from perago.ports.workspace import Phase
 from perago.testing.definitions import target_of
 from perago.testing.fault_injector import (
@@ -34,18 +40,19 @@ from perago.testing.fault_injector import (
     Outages,
     ProcessDied,
     faulty_installation,
+    with_faults_within,
 )
 from perago.testing.faults import Drain, ExpireLease, Fault, ForeignCommit, Until
-from perago.testing.servers import Repository, Servers
-from perago.testing.story import AttemptStory, EventKind, StoryListener, begin_story
-from perago.testing.worker_ports import (
-    InlineBody,
+from perago.testing.servers import (
+    Repository,
+    Servers,
     Surroundings,
     attempt_ports,
     fence_trust,
-    with_faults_within,
 )
+from perago.testing.story import AttemptStory, EventKind, StoryListener, begin_story
 
+OUTPUT_LINES_MAX = 1000  # what a terminal scrolls back; the first lines say how it began
 DIED = "DIED"  # no status of Conductor, which learns of it only by the time-out
 # Far above what any test needs: a loop without an end becomes a failure with a text, not a test
 # that hangs until the time-out of the suite.
@@ -77,6 +84,69 @@ class WorkerClock(Clock):
             await self._clock.sleep(seconds)
         finally:
             self.asleep = False
+
+
+@final
+class LineObserver(BodyObserver):
+    """Writes what a body says of its progress among its lines."""
+
+    def __init__(self, lines: io.StringIO) -> None:
+        self._lines = lines
+
+    def progressed(self, call: BodyCall, message: str, facts: Mapping[str, object]) -> None:
+        """Keep the message."""
+        del call
+        self._lines.write(f"{message} {dict(facts)}\n" if facts else f"{message}\n")
+
+
+def run_captured(task: TaskDefinition, call: BodyCall) -> tuple[BodyOutcome, list[str]]:
+    """Run one body; its outcome, and the first lines it printed and logged.
+
+    A result that an executor could not send to its parent is a failure here as well.
+    """
+    lines = io.StringIO()
+    log = logging.StreamHandler(lines)
+    log.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
+    root = logging.getLogger()
+    level = root.level
+    root.addHandler(log)
+    root.setLevel(min(level, logging.INFO))  # as a worker logs
+    try:
+        with contextlib.redirect_stdout(lines), contextlib.redirect_stderr(lines):
+            outcome = run_body(task, call, BodySurroundings(observer=LineObserver(lines)))
+    finally:
+        root.removeHandler(log)
+        root.setLevel(level)
+    _, outcome = sent_outcome(call, outcome)
+    return outcome, lines.getvalue().splitlines()[:OUTPUT_LINES_MAX]
+
+
+@final
+class InlineBody(TaskBody):
+    """Runs task functions in the event loop itself, because those of tests are short.
+
+    No other may run beside it: output is the process's.
+    """
+
+    def __init__(
+        self,
+        tasks: Mapping[str, TaskDefinition],
+        printed: Callable[[str], None],
+        stop_order: StopOrder,
+    ) -> None:
+        self._tasks = tasks
+        self._printed = printed
+        self._stop_order = stop_order
+
+    async def run(self, call: BodyCall) -> BodyOutcome:
+        """Run one call, unless the order to stop came first; tell what it printed and logged."""
+        return await self._stop_order.before_end_of(self._run(call))
+
+    async def _run(self, call: BodyCall) -> BodyOutcome:
+        outcome, lines = run_captured(self._tasks[call.task_name], call)
+        for line in lines:
+            self._printed(line)
+        return outcome
 
 
 @dataclass(slots=True)

@@ -17,6 +17,7 @@ from typing import Any, Protocol, TypeVar, cast, final
 from weakref import finalize
 
 from perago.adapters.memory.system import VirtualClock
+from perago.app.attempt.context import AttemptPorts
 from perago.app.attempt.patience import CONDUCTOR, LAKEFS
 from perago.domain.outcome import NoAnswer
 from perago.ports.errors import OutcomeUnknownError, ServiceError, UnavailableError
@@ -101,6 +102,17 @@ def faulty_installation(installation: Installation, gate: CallGate) -> Installat
     return cast("Installation", replace(value, **ports))
 
 
+def with_faults_within(ports: AttemptPorts, gate: CallGate) -> AttemptPorts:
+    """The same ports, the calls within the worker's machine behind a gate as well."""
+    pipeline = faulty_port(ports.lakefs.pipeline, "pipeline", gate)
+    return replace(
+        ports,
+        lakefs=replace(ports.lakefs, pipeline=pipeline),
+        body=faulty_port(ports.body, "body", gate),
+        directories=faulty_port(ports.directories, "directories", gate),
+    )
+
+
 # After an outage has begun behind a call, nothing comes back from the service either.
 LOSSES = (LoseRequest, LoseAnswer, ArriveLate, Outage)
 # Both answer NoAnswer where others raise, as their port promises: the steps decide by the value.
@@ -156,7 +168,7 @@ class Outages:
 
 
 def _service_of(call: Call) -> str:
-    """Nobody is asked by a call within the machine, and no outage begins there."""
+    """The service that a call asks; a call within the machine asks none."""
     port = call.operation.partition(".")[0]
     if port in LOCAL_PORTS:
         return ""

@@ -15,6 +15,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Protocol, final
 
+from perago.adapters.filesystem.attempt_directory import LocalAttemptDirectories
 from perago.adapters.memory.conductor_server import MemoryConductor
 from perago.adapters.memory.installations import (
     RepositoryBuilder,
@@ -22,6 +23,7 @@ from perago.adapters.memory.installations import (
     lakefs_installation,
 )
 from perago.adapters.memory.lakefs import MemoryLakeFS
+from perago.adapters.memory.lakefs_ports import MemoryTransport
 from perago.adapters.memory.system import (
     SeededIdentities,
     SequentialConcurrency,
@@ -29,13 +31,20 @@ from perago.adapters.memory.system import (
     WorkerHandle,
 )
 from perago.adapters.memory.workflow_decider import next_due_ms
+from perago.adapters.workspace.pipeline import LocalWorkspacePipeline
+from perago.adapters.workspace.staging import Staging
+from perago.app.attempt.context import AttemptPorts, KnownRepositories, LakeFS
+from perago.app.fence.trust import FenceTools, FenceTrust
 from perago.domain.attempt import AttemptRecord
 from perago.domain.lakefs import BranchName, CommitId, CommitRecord, RepositoryId, TagName
 from perago.domain.names import is_private_branch
 from perago.domain.paths import ACTIONS_PREFIX
 from perago.ports.asking import pages
 from perago.ports.installations import ConductorInstallation, LakeFSInstallation
+from perago.ports.objects import ObjectTransport
 from perago.ports.system import Clock, Concurrency, Identities
+from perago.ports.task_body import TaskBody
+from perago.ports.workspace import Progress
 from perago.testing.faults import Call, Fault
 
 MAIN = "main"
@@ -114,6 +123,74 @@ class Servers(Protocol):
     def close(self) -> None:
         """Leave nothing behind on this machine."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a worker has beside lakeFS, Conductor and its task functions.
+
+    `root` is where its attempt directories are. Without a transport bytes move by the calls of
+    `objects`, where a fault can happen to each.
+    """
+
+    clock: Clock
+    identities: Identities
+    concurrency: Concurrency
+    root: Path
+    transport: ObjectTransport | None = None
+
+
+def fence_trust(
+    lakefs: LakeFSInstallation, identities: Identities, concurrency: Concurrency, clock: Clock
+) -> FenceTrust:
+    """What one process knows of the fences of a lakeFS."""
+    tools = FenceTools(lakefs.branches, lakefs.commits, lakefs.objects, identities)
+    return FenceTrust(tools, concurrency, clock)
+
+
+def lakefs_ports(
+    lakefs: LakeFSInstallation,
+    concurrency: Concurrency,
+    trust: FenceTrust,
+    transport: ObjectTransport | None = None,
+) -> LakeFS:
+    """What an attempt asks of a lakeFS; without a transport bytes move by the port's own calls."""
+    transport = transport or MemoryTransport(lakefs.objects, concurrency)
+    return LakeFS(
+        branches=lakefs.branches,
+        commits=lakefs.commits,
+        tags=lakefs.tags,
+        objects=lakefs.objects,
+        repositories=lakefs.repositories,
+        pipeline=LocalWorkspacePipeline(lakefs.objects, lakefs.commits, concurrency, transport),
+        trust=trust,
+        known=KnownRepositories(lakefs.repositories, lakefs.branches, lakefs.commits),
+        uploads=Staging(lakefs.objects, lakefs.commits, transport, concurrency),
+    )
+
+
+def attempt_ports(
+    lakefs: LakeFSInstallation,
+    conductor: ConductorInstallation,
+    around: Surroundings,
+    body: TaskBody,
+    progress: Progress,
+    trust: FenceTrust | None = None,
+) -> AttemptPorts:
+    """The ports of one worker; without a given trust it tries the fences by itself."""
+    clock, identities, concurrency = around.clock, around.identities, around.concurrency
+    if trust is None:
+        trust = fence_trust(lakefs, identities, concurrency, clock)
+    return AttemptPorts(
+        lakefs=lakefs_ports(lakefs, concurrency, trust, around.transport),
+        queue=conductor.queue,
+        body=body,
+        directories=LocalAttemptDirectories(around.root, clock, concurrency),
+        clock=clock,
+        identities=identities,
+        concurrency=concurrency,
+        progress=progress,
+    )
 
 
 @final

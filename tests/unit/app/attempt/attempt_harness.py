@@ -23,14 +23,16 @@ from perago.domain.attempt import WorkflowStatus
 from perago.domain.policy import PolicySetting
 from perago.ports.conductor import WorkflowRecord
 from perago.ports.errors import OutcomeUnknownError, UnavailableError
+from perago.testing.embedded_workers import InlineBody
 from perago.testing.fault_injector import (
     FaultInjector,
     Outages,
     ProcessDied,
     faulty_installation,
+    with_faults_within,
 )
 from perago.testing.faults import LOCAL_PORTS, Fault
-from perago.testing.worker_ports import InlineBody, Surroundings, with_faults_within
+from perago.testing.servers import Surroundings
 
 ATTEMPTS_MAX = 8
 RESPONSE_SECONDS = 60  # Conductor notices that it is over when the test says so
