@@ -112,11 +112,9 @@ def abandon(
         return home, key, await held_runs.abandon_run(lakefs, workflows, home, key, force=force)
 
     home, key, removed = ask(remove)
-    if as_json:
-        reporting.say_json("abandon/1", {"repository": home, "run": key, "removed": removed})
-        return
-    for name in removed:
-        reporting.say(f"removed: {name}")
+    document = {"repository": home, "run": key, "removed": removed}
+    lines = (f"removed: {name}" for name in removed)
+    reporting.say_answer("abandon/1", document, lines, as_json=as_json)
 
 
 async def _list(

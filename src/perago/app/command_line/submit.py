@@ -50,10 +50,8 @@ def head(
     `perago submit` starts a workflow from there by itself.
     """
     commit = ask(lambda services: _head(services, RepositoryId(repository), BranchName(branch)))
-    if as_json:
-        reporting.say_json("head/1", {"repository": repository, "branch": branch, "commit": commit})
-    else:
-        reporting.say(commit)
+    document = {"repository": repository, "branch": branch, "commit": commit}
+    reporting.say_answer("head/1", document, [commit], as_json=as_json)
 
 
 def submit(
@@ -91,14 +89,11 @@ def submit(
     submitted, record = ask(
         lambda services: _submit(services, workflow, address, given, waits=wait)
     )
-    if as_json:
-        ended = {} if record is None else {"status": record.status, "output": record.output_data}
-        reason = {} if record is None else {"reason": record.reason}
-        reporting.say_json("submit/1", {**asdict(submitted), **ended, **reason})
-    elif record is None:
-        reporting.say(submitted.workflow_id)
-    else:
-        reporting.say(f"{submitted.workflow_id} {record.status}")
+    document, line = asdict(submitted), submitted.workflow_id
+    if record is not None:
+        end = {"status": record.status, "output": record.output_data, "reason": record.reason}
+        document, line = {**document, **end}, f"{line} {record.status}"
+    reporting.say_answer("submit/1", document, [line], as_json=as_json)
     if record is not None and record.status is not WorkflowStatus.COMPLETED:
         reporting.note(f"{workflow}: {record.reason or 'no reason was given'}")
         raise typer.Exit(reporting.FAILED)
