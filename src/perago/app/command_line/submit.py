@@ -13,7 +13,12 @@ import typer
 
 from perago.app.command_line import reporting
 from perago.app.command_line.params import check_params, complete_params, merged_params
-from perago.app.command_line.services import RepositoryName, ask
+from perago.app.command_line.services import (
+    RepositoryName,
+    ask,
+    branch_option,
+    repository_option,
+)
 from perago.domain.attempt import AttemptStatus, WorkflowStatus
 from perago.domain.attempt_history import AttemptEvidence
 from perago.domain.lakefs import BranchName, CommitId, RepositoryId
@@ -59,8 +64,8 @@ def submit(
         str, typer.Argument(metavar="WORKFLOW", help="Name of a registered workflow.")
     ],
     *,
-    repository: Annotated[str, typer.Option("--repo", metavar="REPO", help="The repository.")],
-    branch: Annotated[str, typer.Option(metavar="BRANCH", help="The target branch.")],
+    repository: Annotated[RepositoryId, repository_option("The repository.")],
+    branch: Annotated[BranchName, branch_option("The target branch.")],
     params: Annotated[
         list[str] | None,
         typer.Option(
@@ -85,9 +90,8 @@ def submit(
             " workflow under another one"
         )
     given = merged_params(params or [])
-    address = RepositoryId(repository), BranchName(branch)
     submitted, record = ask(
-        lambda services: _submit(services, workflow, address, given, waits=wait)
+        lambda services: _submit(services, workflow, (repository, branch), given, waits=wait)
     )
     document, line = asdict(submitted), submitted.workflow_id
     if record is not None:
