@@ -99,5 +99,5 @@ def attempt_worker(
         progress=progress,
         spark_gateway=around.spark_gateway,
     )
-    fence = FenceTools(lakefs.branches, lakefs.commits, lakefs.objects, around.identities)
+    fence = FenceTools(lakefs, around.identities)
     return AttemptWorker(harness, by_name, settings, progress, fence)

@@ -170,30 +170,25 @@ class Container(containers.DeclarativeContainer):
     conductor: providers.Singleton[ConductorInstallation] = providers.Singleton(
         _noted, providers.Callable(open_conductor, connections.provided.conductor), opened
     )
-    branches, commits = lakefs.provided.branches, lakefs.provided.commits
-    tags, objects = lakefs.provided.tags, lakefs.provided.objects
-    repositories = lakefs.provided.repositories
 
     pipeline = providers.Singleton(_pipeline, connections, lakefs, concurrency, progress, clock)
-    fence_tools = providers.Factory(FenceTools, branches, commits, objects, identities)
+    fence_tools = providers.Factory(FenceTools, lakefs, identities)
     trust = providers.Singleton(FenceTrust, fence_tools, concurrency, clock)
     uploads = providers.Singleton(_uploads, lakefs, concurrency)
     lakefs_ports = providers.Singleton(
         LakeFS,
-        branches=branches,
-        commits=commits,
-        tags=tags,
-        objects=objects,
-        repositories=repositories,
+        branches=lakefs.provided.branches,
+        commits=lakefs.provided.commits,
+        tags=lakefs.provided.tags,
+        objects=lakefs.provided.objects,
+        repositories=lakefs.provided.repositories,
         pipeline=pipeline,
         trust=trust,
-        known=providers.Singleton(KnownRepositories, repositories, branches, commits),
+        known=providers.Singleton(KnownRepositories, lakefs),
         uploads=uploads,
     )
 
-    reset_tools = providers.Factory(
-        ResetTools, branches, commits, tags, conductor.provided.workflows, clock
-    )
+    reset_tools = providers.Factory(ResetTools, lakefs, conductor.provided.workflows, clock)
 
     body: providers.Dependency[TaskBody] = providers.Dependency(
         instance_of=cast("type[TaskBody]", object)

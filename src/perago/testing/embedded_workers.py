@@ -92,8 +92,7 @@ def fence_trust(
     lakefs: LakeFSInstallation, identities: Identities, concurrency: Concurrency, clock: Clock
 ) -> FenceTrust:
     """What one process knows of the fences of a lakeFS."""
-    tools = FenceTools(lakefs.branches, lakefs.commits, lakefs.objects, identities)
-    return FenceTrust(tools, concurrency, clock)
+    return FenceTrust(FenceTools(lakefs, identities), concurrency, clock)
 
 
 def lakefs_ports(
@@ -112,7 +111,7 @@ def lakefs_ports(
         repositories=lakefs.repositories,
         pipeline=LocalWorkspacePipeline(lakefs.objects, lakefs.commits, concurrency, transport),
         trust=trust,
-        known=KnownRepositories(lakefs.repositories, lakefs.branches, lakefs.commits),
+        known=KnownRepositories(lakefs),
         uploads=Staging(lakefs.objects, lakefs.commits, transport, concurrency),
     )
 

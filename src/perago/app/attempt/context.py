@@ -37,6 +37,7 @@ from perago.domain.run import key_of_run, start_anew
 from perago.domain.text import NO_SECRETS, Secrets
 from perago.ports.conductor import TaskQueue
 from perago.ports.errors import BranchMissingError
+from perago.ports.installations import LakeFSInstallation
 from perago.ports.lakefs import (
     Branches,
     BranchList,
@@ -63,10 +64,8 @@ from perago.ports.workspace import (
 class KnownRepositories:
     """Repositories and branches that were seen; shared by all attempts of a process."""
 
-    def __init__(self, repositories: Repositories, branches: Branches, commits: Commits) -> None:
-        self._repositories = repositories
-        self._branches = branches
-        self._commits = commits
+    def __init__(self, lakefs: LakeFSInstallation) -> None:
+        self._lakefs = lakefs
         self._facts: dict[RepositoryId, RepositoryFacts] = {}
         self._seen: set[tuple[RepositoryId, BranchName]] = set()
 
@@ -81,7 +80,7 @@ class KnownRepositories:
         facts, _, record = await concurrency.together3(
             self._read_repository(repository),
             self._find_branch(repository, workspace.branch),
-            self._commits.read(repository, workspace.ref),
+            self._lakefs.commits.read(repository, workspace.ref),
         )
         if writes and facts.read_only:
             text = f"repository {repository} is read-only; nothing can be published"
@@ -94,20 +93,20 @@ class KnownRepositories:
 
     async def _read_repository(self, repository: RepositoryId) -> RepositoryFacts:
         if repository not in self._facts:
-            self._facts[repository] = await self._repositories.read(repository)
+            self._facts[repository] = await self._lakefs.repositories.read(repository)
         return self._facts[repository]
 
     async def _find_branch(self, repository: RepositoryId, branch: BranchName) -> None:
         """A run branch is looked for each time: it goes, and each workflow has one of its own."""
         if key_of_run(branch) is not None:
             try:
-                await self._branches.head(repository, branch)
+                await self._lakefs.branches.head(repository, branch)
             except BranchMissingError as missing:
                 text = f"run branch {branch} of {repository} is gone: its run was published or"
                 more = f"given up; {start_anew(repository, branch)}"
                 raise RunRefusedError(f"{text} {more}", code="PRG-N009") from missing
         elif (repository, branch) not in self._seen:
-            await self._branches.head(repository, branch)
+            await self._lakefs.branches.head(repository, branch)
             self._seen.add((repository, branch))
 
 

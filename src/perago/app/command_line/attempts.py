@@ -88,15 +88,8 @@ def attempts(
 
 def inspection_tools(services: "Container") -> InspectionTools:
     """What reads both services; without an address of Conductor only lakeFS."""
-    lakefs = services.lakefs()
-    return InspectionTools(
-        lakefs.branches,
-        lakefs.commits,
-        lakefs.tags,
-        lakefs.repositories,
-        services.clock(),
-        workflows_if_configured(services),
-    )
+    workflows = workflows_if_configured(services)
+    return InspectionTools(services.lakefs(), services.clock(), workflows)
 
 
 def _table(found: known.AttemptHistory) -> Iterator[str]:

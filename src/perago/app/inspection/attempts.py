@@ -21,7 +21,7 @@ from perago.domain.lakefs import BranchName, CommitRecord, RepositoryId
 from perago.ports.asking import pages
 from perago.ports.conductor import WorkflowRecord, Workflows
 from perago.ports.errors import MissingError, ServiceError
-from perago.ports.lakefs import Branches, Commits, Repositories, Tags
+from perago.ports.installations import LakeFSInstallation
 from perago.ports.system import Clock
 
 Left = TypeVar("Left", known.LeftTag, known.LeftBranch)
@@ -43,10 +43,7 @@ CLOCK_SKEW = timedelta(hours=1)
 class InspectionTools:
     """The ports that are read; without `workflows` there is no Conductor to ask."""
 
-    branches: Branches
-    commits: Commits
-    tags: Tags
-    repositories: Repositories
+    lakefs: LakeFSInstallation
     clock: Clock
     workflows: Workflows | None = None
 
@@ -67,7 +64,7 @@ async def gather(tools: InspectionTools, question: Question) -> known.AttemptHis
     gathering = _Gathering(tools, question)
     await gathering.read()
     found = gathering.found
-    attribution = Attribution(found, tools.commits)
+    attribution = Attribution(found, tools.lakefs.commits)
     await attribution.run()
     tasks = attribution.tasks.values()
     for task in tasks:
@@ -151,7 +148,7 @@ class _Gathering:
         if repository is not None and branch is not None:
             found[repository][branch] = None
         elif repository is not None and repository not in found:
-            facts = await self.tools.repositories.read(repository)
+            facts = await self.tools.lakefs.repositories.read(repository)
             found[repository][facts.default_branch] = None
         # A workflow that Conductor knows may publish nowhere: its rows are all there is to show.
         if not found and not any(self.found.records.values()):
@@ -174,7 +171,7 @@ class _Gathering:
         start, found = str(branch), list[CommitRecord]()
         for _ in range(HISTORY_PAGES_MAX):
             try:
-                walk = await self.tools.commits.first_parents(
+                walk = await self.tools.lakefs.commits.first_parents(
                     repository, start, None, commits_max=HISTORY_PAGE
                 )
             except MissingError:
@@ -199,7 +196,7 @@ class _Gathering:
             head = run_inside(record)
             if head is None or record.metadata.get(STAGING_BRANCH) != branch:
                 continue
-            walk = await self.tools.commits.first_parents(
+            walk = await self.tools.lakefs.commits.first_parents(
                 repository, head, record.parents[0], commits_max=HISTORY_PAGE
             )
             self.found.branches.append(known.BranchHistory(repository, branch, walk.above))
@@ -246,13 +243,13 @@ class _Gathering:
     async def _branches(
         self, repository: RepositoryId, prefix: str
     ) -> AsyncIterator[known.LeftBranch]:
-        ask = partial(self.tools.branches.list_page, repository, prefix, show_hidden=True)
+        ask = partial(self.tools.lakefs.branches.list_page, repository, prefix, show_hidden=True)
         async for page in pages(ask, pages_max=LISTING_PAGES_MAX):
             for name, head in zip(page.names, page.heads, strict=True):
                 yield known.LeftBranch(repository, name, head)
 
     async def _tags(self, repository: RepositoryId, prefix: str) -> AsyncIterator[known.LeftTag]:
-        ask = partial(self.tools.tags.list_page, repository, prefix)
+        ask = partial(self.tools.lakefs.tags.list_page, repository, prefix)
         async for page in pages(ask, pages_max=LISTING_PAGES_MAX):
             for tag in page.tags:
                 yield known.LeftTag(repository, tag.name, tag.commit)

@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from shlex import quote
 
-from perago.app.gc.judging import GcTools, retention_times
+from perago.app.gc.judging import retention_times
 from perago.app.gc.local_pass import as_it_was_polled, sweep_directories
 from perago.app.gc.remote_pass import RemotePass
 from perago.app.inspection.doctor import Check, Finding, Status, Subject, coded, ok, remedy_of
@@ -167,9 +167,8 @@ async def leftovers_in_lakefs(subject: Subject) -> AsyncIterator[Finding]:
     times = retention_times(subject.settings)
     # Its many questions may take as long as those of a worker's own pass.
     async with subject.conductor() as conductor, subject.lakefs(answer_seconds=0) as lakefs:
-        branches, commits, tags = lakefs.branches, lakefs.commits, lakefs.tags
-        tools = GcTools(branches, commits, tags, conductor.queue, subject.clock)
-        judged = await RemotePass(tools, repository, times, dry_run=True).run()
+        services = lakefs, conductor.queue, subject.clock
+        judged = await RemotePass(*services, repository, times, dry_run=True).run()
     left = [f"{each.kind} {each.name}" for each in judged if each.removed]
     if not left:
         kept = f"; {len(judged)} are kept, see `perago gc --dry-run`" if judged else ""

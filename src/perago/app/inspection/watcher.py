@@ -103,7 +103,7 @@ class Watcher:
         not_read = dict(self._not_read(history))
         for commit, repository in list(not_read.items())[:COMMITS_READ_MAX]:
             try:
-                self._read[commit] = await self.tools.commits.read(repository, commit)
+                self._read[commit] = await self.tools.lakefs.commits.read(repository, commit)
             except MissingError:
                 self._read[commit] = None
             except ServiceError:
