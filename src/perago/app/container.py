@@ -159,7 +159,7 @@ class Container(containers.DeclarativeContainer):
     concurrency = providers.Singleton(system.AsyncioConcurrency)
     progress = providers.Singleton(ProgressLog)
     directories = providers.Singleton(
-        LocalAttemptDirectories, connections.provided.workspace_root, clock, concurrency
+        LocalAttemptDirectories, connections.provided.settings.workspace_root, clock, concurrency
     )
 
     # What was opened has to be closed, and asking a provider for it would open the rest as well.

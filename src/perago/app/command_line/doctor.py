@@ -107,7 +107,6 @@ def _subject(
     connections = connections_of(settings)
     parts = container.Container(connections=connections)
     return Subject(
-        settings=settings,
         connections=connections,
         open_lakefs=container.open_lakefs,
         open_conductor=container.open_conductor,
