@@ -7,8 +7,8 @@ provider can be overridden. What only a worker has is opened at the end of this 
 lock, its probes, and where its telemetry goes.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from collections.abc import Collection, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import asdict
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -20,6 +20,7 @@ from dependency_injector import containers, providers
 from perago.adapters import system
 from perago.adapters.filesystem.attempt_directory import LocalAttemptDirectories
 from perago.adapters.filesystem.locks import RootLock
+from perago.adapters.observability.probe_server import probe_server
 from perago.adapters.observability.progress import ProgressLog
 from perago.app.attempt.context import AttemptPorts, KnownRepositories, LakeFS
 from perago.app.attempt.reset_task import ResetTools
@@ -209,6 +210,7 @@ class Container(containers.DeclarativeContainer):
 
 notify_service = system.notify_service
 open_root_lock = RootLock
+open_probe_server = probe_server
 
 
 def open_worker_log(
@@ -226,19 +228,6 @@ def open_worker_log(
             secrets=Secrets.of(secrets),
         )
     )
-
-
-def open_probe_server(
-    host: str,
-    port: int,
-    probes: Mapping[str, Callable[[], bool]],
-    metrics: Callable[[], str],
-    notes: Callable[[], Sequence[str]],
-) -> AbstractAsyncContextManager[int]:
-    """Answer probes and metrics, for a block; `notes` are lines below the answer of a probe."""
-    from perago.adapters.observability import probe_server as server  # noqa: PLC0415 - lazy
-
-    return server.probe_server(host, port, server.ProbeAnswers(probes, metrics, notes))
 
 
 def open_telemetry(signals: "ExportedSignals", service: Mapping[str, str]) -> Telemetry:
