@@ -30,7 +30,6 @@ from perago.app.attempt.context import (
     Attempt,
     AttemptPorts,
     AttemptSettings,
-    KnownRepositories,
     LakeFS,
 )
 from perago.app.attempt.reset_task import ResetTools, reset_task
@@ -271,16 +270,11 @@ def _harness(stage: Stage, handle: SteeredHandle, number: int, seen: set[str]) -
     trust = FenceTrust if stage.mix.canary else ProvenTrust
     tools = FenceTools(lakefs, identities)
     return AttemptPorts(
-        lakefs=LakeFS(
-            branches=lakefs.branches,
-            commits=lakefs.commits,
-            tags=lakefs.tags,
-            objects=lakefs.objects,
-            repositories=lakefs.repositories,
-            pipeline=stage.pipeline_for(handle, disk),
-            trust=trust(tools, concurrency, stage.clock),
-            uploads=stage.uploads_for(handle, disk),
-            known=KnownRepositories(lakefs),
+        lakefs=LakeFS.of(
+            lakefs,
+            stage.pipeline_for(handle, disk),
+            trust(tools, concurrency, stage.clock),
+            stage.uploads_for(handle, disk),
         ),
         queue=conductor.queue,
         body=SimulatedBody(disk),

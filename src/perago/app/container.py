@@ -22,7 +22,7 @@ from perago.adapters.filesystem.attempt_directory import LocalAttemptDirectories
 from perago.adapters.filesystem.locks import RootLock
 from perago.adapters.observability.probe_server import probe_server
 from perago.adapters.observability.progress import ProgressLog
-from perago.app.attempt.context import AttemptPorts, KnownRepositories, LakeFS
+from perago.app.attempt.context import AttemptPorts, LakeFS
 from perago.app.attempt.reset_task import ResetTools
 from perago.app.connections import (
     ConductorConnection,
@@ -176,18 +176,7 @@ class Container(containers.DeclarativeContainer):
     fence_tools = providers.Factory(FenceTools, lakefs, identities)
     trust = providers.Singleton(FenceTrust, fence_tools, concurrency, clock)
     uploads = providers.Singleton(_uploads, lakefs, concurrency)
-    lakefs_ports = providers.Singleton(
-        LakeFS,
-        branches=lakefs.provided.branches,
-        commits=lakefs.provided.commits,
-        tags=lakefs.provided.tags,
-        objects=lakefs.provided.objects,
-        repositories=lakefs.provided.repositories,
-        pipeline=pipeline,
-        trust=trust,
-        known=providers.Singleton(KnownRepositories, lakefs),
-        uploads=uploads,
-    )
+    lakefs_ports = providers.Singleton(LakeFS.of, lakefs, pipeline, trust, uploads)
 
     reset_tools = providers.Factory(ResetTools, lakefs, conductor.provided.workflows, clock)
 

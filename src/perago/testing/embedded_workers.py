@@ -23,7 +23,6 @@ from perago.app.attempt.context import (
     Attempt,
     AttemptPorts,
     AttemptSettings,
-    KnownRepositories,
     LakeFS,
 )
 from perago.app.attempt.patience import StopOrder
@@ -103,17 +102,9 @@ def lakefs_ports(
 ) -> LakeFS:
     """What an attempt asks of a lakeFS; without a transport bytes move by the port's own calls."""
     transport = transport or MemoryTransport(lakefs.objects, concurrency)
-    return LakeFS(
-        branches=lakefs.branches,
-        commits=lakefs.commits,
-        tags=lakefs.tags,
-        objects=lakefs.objects,
-        repositories=lakefs.repositories,
-        pipeline=LocalWorkspacePipeline(lakefs.objects, lakefs.commits, concurrency, transport),
-        trust=trust,
-        known=KnownRepositories(lakefs),
-        uploads=Staging(lakefs.objects, lakefs.commits, transport, concurrency),
-    )
+    pipeline = LocalWorkspacePipeline(lakefs.objects, lakefs.commits, concurrency, transport)
+    uploads = Staging(lakefs.objects, lakefs.commits, transport, concurrency)
+    return LakeFS.of(lakefs, pipeline, trust, uploads)
 
 
 @final

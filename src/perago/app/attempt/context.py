@@ -1,9 +1,9 @@
 """What every step of an attempt is given: the ports, the attempt, and where it may publish."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import cast
+from typing import Self, cast
 
 from perago.app.attempt.patience import NoStopOrder, Patience, StopOrder
 from perago.app.authoring.task_definition import TaskDefinition
@@ -39,15 +39,10 @@ from perago.ports.conductor import TaskQueue
 from perago.ports.errors import BranchMissingError
 from perago.ports.installations import LakeFSInstallation
 from perago.ports.lakefs import (
-    Branches,
     BranchList,
-    Commits,
-    Repositories,
     RepositoryFacts,
     TagRecord,
-    Tags,
 )
-from perago.ports.objects import Objects
 from perago.ports.system import Clock, Concurrency, Identities
 from perago.ports.task_body import TaskBody
 from perago.ports.workspace import (
@@ -110,19 +105,27 @@ class KnownRepositories:
             self._seen.add((repository, branch))
 
 
-@dataclass(frozen=True, slots=True)
-class LakeFS:
-    """The ports of one lakeFS installation, and what is known of its fences."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LakeFS(LakeFSInstallation):
+    """One lakeFS installation, what moves workspaces of it, and what is known of its fences."""
 
-    branches: Branches
-    commits: Commits
-    tags: Tags
-    objects: Objects
-    repositories: Repositories
     pipeline: WorkspacePipeline
     trust: FenceTrust
     known: KnownRepositories
     uploads: DirectoryUploads | None = None  # without it task functions have no checkpoints
+
+    @classmethod
+    def of(
+        cls,
+        lakefs: LakeFSInstallation,
+        pipeline: WorkspacePipeline,
+        trust: FenceTrust,
+        uploads: DirectoryUploads | None,
+    ) -> Self:
+        """An installation, with what attempts need beside its ports."""
+        ports = {each.name: getattr(lakefs, each.name) for each in fields(LakeFSInstallation)}
+        known = KnownRepositories(lakefs)
+        return cls(**ports, pipeline=pipeline, trust=trust, known=known, uploads=uploads)
 
 
 @dataclass(frozen=True, slots=True)

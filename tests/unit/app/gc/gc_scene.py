@@ -26,9 +26,8 @@ async def collect(
     repository: str = "repo",
 ) -> list[Judged]:
     """One pass over the harness's repository, by a worker of its own."""
-    worker = harness.worker(faults)
-    lakefs, queue, clock = worker.fence.lakefs, worker.harness.queue, worker.harness.clock
-    one_pass = RemotePass(lakefs, queue, clock, RepositoryId(repository), times, dry_run)
+    ports, name = harness.worker(faults).harness, RepositoryId(repository)
+    one_pass = RemotePass(ports.lakefs, ports.queue, ports.clock, name, times, dry_run)
     return await harness.drive(one_pass.run())
 
 
