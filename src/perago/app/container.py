@@ -9,10 +9,9 @@ lock, its probes, and where its telemetry goes.
 
 from collections.abc import Collection, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import asdict
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import Any, TypeVar, cast
 from urllib.parse import urlsplit
 
 from dependency_injector import containers, providers
@@ -37,11 +36,8 @@ from perago.domain.text import Secrets
 from perago.ports.installations import ConductorInstallation, LakeFSInstallation
 from perago.ports.system import Clock, Concurrency
 from perago.ports.task_body import TaskBody
-from perago.ports.telemetry import DataEvents, Telemetry
+from perago.ports.telemetry import DataEvents, ExportedSignals, Telemetry
 from perago.ports.workspace import DirectoryUploads, Progress, SparkGateway, WorkspacePipeline
-
-if TYPE_CHECKING:
-    from perago.app.telemetry.exports import ExportedSignals
 
 ADAPTERS_GROUP = "perago.adapters"
 OWN_SCHEMES = frozenset({"memory", "http", "https"})
@@ -219,16 +215,11 @@ def open_worker_log(
     )
 
 
-def open_telemetry(signals: "ExportedSignals", service: Mapping[str, str]) -> Telemetry:
+def open_telemetry(signals: ExportedSignals, service: Mapping[str, str]) -> Telemetry:
     """Send spans and samples to a collector; ImportError without the extra `otel`."""
     from perago.adapters.observability import otlp  # noqa: PLC0415 - lazy
-    from perago.app.telemetry.metrics import BUCKETS, BYTE_BUCKETS  # noqa: PLC0415 - lazy
 
-    return otlp.open_otlp(
-        otlp.OtlpSettings(
-            service=service, seconds_bounds=BUCKETS, bytes_bounds=BYTE_BUCKETS, **asdict(signals)
-        )
-    )
+    return otlp.open_otlp(signals, service)
 
 
 def open_data_events() -> DataEvents:

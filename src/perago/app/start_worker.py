@@ -26,7 +26,7 @@ from perago.app.container import (
 from perago.app.gc.local_pass import WorkerNames
 from perago.app.settings.runtime_config import metrics_config, worker_id_prefix_of
 from perago.app.settings.settings import Settings
-from perago.app.telemetry.exports import Collectors, ExportedSignals, wants_data_events
+from perago.app.telemetry.exports import Collectors, exported_signals, wants_data_events
 from perago.app.telemetry.listeners import write
 from perago.app.worker.executor import secrets_in
 from perago.app.worker.executor_user import executor_user_of, prepare_executor_user
@@ -156,7 +156,7 @@ def _collectors(stack: AsyncExitStack, order: StartOrder, worker_id: str) -> Col
     A worker goes on without one that cannot start.
     """
     telemetry, data_events = None, None
-    signals = ExportedSignals.of(order.settings, order.environment)
+    signals = exported_signals(order.settings, order.environment)
     if signals.any:
         instance = order.settings.instance_id or worker_id
         service = {"service.name": "perago-worker", "service.version": __version__}
