@@ -110,13 +110,9 @@ def exit_code(end: WorkerEnd, number: signal.Signals | None) -> int:
 
 def known_secrets(settings: Settings, environment: Mapping[str, str]) -> set[str]:
     """Every text that must appear nowhere."""
-    connections = connections_of(settings)
-    found = set(secrets_in(environment))
-    if connections.lakefs is not None:
-        found.add(connections.lakefs.secret_access_key)
-    if connections.conductor is not None:
-        found.add(connections.conductor.auth_secret or "")
-    return found - {""}
+    ours = settings.lakectl_credentials_secret_access_key, settings.conductor_auth_secret
+    found = {each.get_secret_value() for each in ours if each is not None}
+    return found.union(secrets_in(environment)) - {""}
 
 
 async def _run(
