@@ -53,12 +53,15 @@ def test_spark_on_a_lakefs_that_executors_cannot_reach_is_refused(tmp_path: Path
 
 def test_the_settings_say_who_and_how_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[object] = []
-    monkeypatch.setattr(
-        workspace_pipeline, "SparkWorkspacePipeline", lambda spark, *_, **__: made.append(spark)
-    )
-    monkeypatch.setattr(
-        workspace_pipeline, "SizedPipeline", lambda *_, objects_max: made.append(objects_max)
-    )
+
+    def large(spark: SparkConfiguration, *_: object, **__: object) -> None:
+        made.append(spark)
+
+    def sized(*_: object, objects_max: int) -> None:
+        made.append(objects_max)
+
+    monkeypatch.setattr(workspace_pipeline, "SparkWorkspacePipeline", large)
+    monkeypatch.setattr(workspace_pipeline, "SizedPipeline", sized)
     said = {
         "PERAGO_PIPELINE": "auto",
         "PERAGO_PIPELINE_OBJECTS": "17",

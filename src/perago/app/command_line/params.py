@@ -216,7 +216,7 @@ class _Reader:
     def _unknown(self, fields: _Fields, params: Mapping[str, object]) -> list[str]:
         """What stands beside the fields of the task, where one path has all of its params."""
         whole = _path_in(self.given)
-        given = {} if whole is None else as_mapping(_at(params, whole))
+        given = as_mapping(None if whole is None else _at(params, whole))
         return sorted(given.keys() - fields.known)
 
 
@@ -302,7 +302,9 @@ def _fields_of(taskdef: Mapping[str, object] | None) -> _Fields | None:
     known, required = found.get("properties"), found.get("required", [])
     if not isinstance(known, Mapping) or not isinstance(required, list):
         return None
-    return _Fields(as_mapping(known), [str(name) for name in cast("list[object]", required)])
+    return _Fields(
+        cast("Mapping[str, object]", known), [str(name) for name in cast("list[object]", required)]
+    )
 
 
 def _joined(path: str | None, name: str) -> str:
@@ -319,9 +321,10 @@ def _at(params: Mapping[str, object], path: str) -> object:
     """What is at a path; `_ABSENT` where an object has no such name."""
     found: object = params
     for name in path.split(".") if path else ():
-        if not isinstance(found, Mapping):
+        inside = as_mapping(found)
+        if inside is not found:  # no object
             return None
-        found = as_mapping(found).get(name, _ABSENT)
+        found = inside.get(name, _ABSENT)
         if found is _ABSENT:
             break
     return found

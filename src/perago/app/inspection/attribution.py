@@ -4,7 +4,7 @@ Rows come first, because they are the most certain. Names tell nearly everything
 commit tells is read, up to `READS_MAX`: a question must not become a request for each attempt.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from perago.app.gc.judging import is_own_commit
@@ -236,7 +236,7 @@ class Attribution:
 
     def _attempt_of(self, record: CommitRecord | None) -> known.AttemptEvidence | None:
         """The attempt of one of the workflows that a commit names, if there is such a commit."""
-        said = {} if record is None else record.metadata
+        said: Mapping[str, str] = {} if record is None else record.metadata
         key = said.get(commit_metadata.LOGICAL_TASK_KEY, "")
         task_id = said.get(commit_metadata.TASK_ID, "")
         if not task_id or key.partition("/")[0] not in self.found.records:

@@ -67,7 +67,11 @@ def test_without_the_extra_there_is_an_import_error(monkeypatch: pytest.MonkeyPa
 
 def test_all_that_is_said_of_signals_reaches_the_exporter(monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[object] = []
-    monkeypatch.setattr(otlp, "open_otlp", lambda *given: opened.append(given))
+
+    def opening(*given: object) -> None:
+        opened.append(given)
+
+    monkeypatch.setattr(otlp, "open_otlp", opening)
     signals = ExportedSignals(
         traces=True,
         metrics=True,
