@@ -26,6 +26,7 @@ from benchmarks.transfer_rows import Case, Row, middle
 from perago.adapters.spark.session import SparkConfiguration, start_session
 from perago.app.connections import Connections, LakeFSConnection
 from perago.app.container import Container, open_lakefs
+from perago.app.settings.settings import load_settings
 from perago.domain.lakefs import BranchName, CommitId, RepositoryId, StagedReference
 from perago.ports.workspace import StagingArea, WorkspacePipeline, WorkspaceSource
 from perago_servers import LakefsServer, lakefs_server, toxiproxy_server
@@ -146,14 +147,9 @@ def _connection(server: LakefsServer, endpoint: str) -> LakeFSConnection:
 
 def _pipeline(lakefs: LakeFSConnection, kind: str, room: Path) -> WorkspacePipeline:
     """As a worker would have it, by its setting."""
-    container = Container(
-        connections=Connections(
-            workspace_root=room,
-            lakefs=lakefs,
-            pipeline=kind,
-        )
-    )
-    return container.pipeline()
+    said = {"PERAGO_WORKSPACE_ROOT": str(room), "PERAGO_PIPELINE": kind}
+    settings = load_settings(cwd=room, process_env=said)
+    return Container(connections=Connections(settings, lakefs)).pipeline()
 
 
 def _object_requests(server: LakefsServer) -> int:

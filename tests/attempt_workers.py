@@ -71,5 +71,5 @@ def attempt_worker(
     by_name = {task.name: task for task in tasks}
     progress = RecordingProgress()
     harness = attempt_ports(lakefs, conductor, around, ThreadBody(by_name), progress)
-    fence = FenceTools(lakefs.branches, lakefs.commits, lakefs.objects, around.identities)
+    fence = FenceTools(lakefs, around.identities)
     return AttemptWorker(harness, by_name, settings, progress, fence)

@@ -72,7 +72,7 @@ class RealLakeFS(LakeFSUnderTest):
     @property
     def fence_tools(self) -> FenceTools:
         """What a process needs to install a fence, or to try one."""
-        return FenceTools(self.branches, self.commits, self.objects, SystemIdentities())
+        return FenceTools(self.installation(), SystemIdentities())
 
     async def install_fence(self, repository: RepositoryId) -> CommitId:
         """Bring the fence onto main; the commit that workflows start from."""

@@ -15,7 +15,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from tests.recordings import RememberedTelemetry
 
-from perago.adapters.observability.otlp import OtlpSettings, OtlpTelemetry
+from perago.adapters.observability.otlp import OtlpTelemetry
 from perago.ports.telemetry import Telemetry
 
 SERVICE = {"service.name": "perago-worker", "service.instance.id": "worker-1"}
@@ -80,11 +80,7 @@ class OpenTelemetryHarness:
     def __init__(self) -> None:
         self._exporter = InMemorySpanExporter()
         self._reader = InMemoryMetricReader()
-        self.telemetry = OtlpTelemetry(
-            OtlpSettings(service=SERVICE, traces=True, metrics=True),
-            SimpleSpanProcessor(self._exporter),
-            self._reader,
-        )
+        self.telemetry = OtlpTelemetry(SERVICE, SimpleSpanProcessor(self._exporter), self._reader)
 
     def spans(self) -> list[SeenSpan]:
         """As they were exported."""

@@ -28,14 +28,7 @@ FAILED, REQUESTS_MAX, SECONDS_MAX = 297, 30, 2.0
 async def _asked(scene: AttemptScene, injector: FaultInjector) -> AttemptHistory:
     lakefs = faulty_installation(scene.ports(), injector)
     conductor = faulty_installation(scene.conductor, injector)
-    tools = InspectionTools(
-        lakefs.branches,
-        lakefs.commits,
-        lakefs.tags,
-        lakefs.repositories,
-        SystemClock(),
-        conductor.workflows,
-    )
+    tools = InspectionTools(lakefs, SystemClock(), conductor.workflows)
     return await gather(tools, Question(scene.workflow))
 
 

@@ -17,6 +17,7 @@ from perago.adapters.system import AsyncioConcurrency
 from perago.app.connections import Connections, LakeFSConnection
 from perago.app.container import Container, open_lakefs
 from perago.app.pipeline_parts import open_part_work
+from perago.app.settings.settings import load_settings
 from perago.domain.lakefs import CommitId, RepositoryId
 from perago.ports.installations import LakeFSInstallation
 from perago.ports.objects import FetchOrder, ObjectEntry
@@ -77,9 +78,9 @@ def order(place: Path, number: int) -> FetchOrder:
 async def test_a_workers_questions_and_bytes_share_connections(tmp_path: Path) -> None:
     async with served() as (connection, script, server):
         script.bytes_may_leave.set()
-        container = Container(
-            connections=Connections(workspace_root=tmp_path / "root", lakefs=connection)
-        )
+        said = {"PERAGO_WORKSPACE_ROOT": str(tmp_path / "root")}
+        settings = load_settings(cwd=tmp_path, process_env=said)
+        container = Container(connections=Connections(settings, connection))
         lakefs: LakeFSInstallation = container.lakefs()
         (tmp_path / "ws").mkdir()
         await lakefs.repositories.read(REPOSITORY)

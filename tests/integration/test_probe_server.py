@@ -2,20 +2,27 @@
 
 import asyncio
 import socket
+from collections.abc import Callable, Mapping, Sequence
 
 import pytest
 
-from perago.adapters.observability.probe_server import ProbeAnswers, probe_server
+from perago.adapters.observability.probe_server import probe_server
 
-ANSWERS = ProbeAnswers({"/livez": lambda: True}, lambda: "runtime_busy_slots 1\n")
+LIVES: Mapping[str, Callable[[], bool]] = {"/livez": lambda: True}
 PATHS = ["/metrics", "/livez"]
 
 
 async def ask(
-    path: str, *hosts: str, version: str = "1.1", answers: ProbeAnswers = ANSWERS
+    path: str,
+    *hosts: str,
+    version: str = "1.1",
+    probes: Mapping[str, Callable[[], bool]] = LIVES,
+    notes: Sequence[str] = (),
 ) -> tuple[int, str]:
     """The status and the text of one answer."""
-    async with probe_server("127.0.0.1", 0, answers) as port:
+    metrics = "runtime_busy_slots 1\n"
+    served = probe_server("127.0.0.1", 0, probes, lambda: metrics, lambda: notes)
+    async with served as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         fields = "".join(f"Host: {host}\r\n" for host in hosts)
         writer.write(f"GET {path} HTTP/{version}\r\n{fields}\r\n".encode())
@@ -74,6 +81,5 @@ async def test_a_prober_that_sends_no_host_is_answered() -> None:
 async def test_notes_stand_below_the_answer_of_a_probe() -> None:
     notes = ["attempts that wait for lakeFS: 2"]
     probes = {"/readyz": lambda: False, "/livez": lambda: True}
-    answers = ProbeAnswers(probes, lambda: "", lambda: notes)
-    assert await ask("/readyz", answers=answers) == (503, f"not ok\n{notes[0]}\n")
-    assert await ask("/livez", answers=answers) == (200, f"ok\n{notes[0]}\n")
+    assert await ask("/readyz", probes=probes, notes=notes) == (503, f"not ok\n{notes[0]}\n")
+    assert await ask("/livez", probes=probes, notes=notes) == (200, f"ok\n{notes[0]}\n")

@@ -81,9 +81,8 @@ async def _cleaned_up(scene: WorkerScene) -> None:
 
 
 async def _explained(scene: WorkerScene, workflow: str) -> str:
-    lakefs, clock = scene.lakefs, SystemClock()
-    ports = (lakefs.branches, lakefs.commits, lakefs.tags, lakefs.repositories)
-    tools = InspectionTools(*ports, clock, scene.conductor.workflows)
+    clock = SystemClock()
+    tools = InspectionTools(scene.lakefs.installation(), clock, scene.conductor.workflows)
     found = await gather(tools, Question(workflow))
     return explain_workflow(found, found.workflows[0], clock.now()).left
 

@@ -30,7 +30,6 @@ from perago.app.attempt.context import (
     Attempt,
     AttemptPorts,
     AttemptSettings,
-    KnownRepositories,
     LakeFS,
 )
 from perago.app.attempt.reset_task import ResetTools, reset_task
@@ -38,7 +37,6 @@ from perago.app.attempt.run_attempt import AttemptReport, run_attempt
 from perago.app.authoring.checkpoint_copies import claim, make_empty, release
 from perago.app.authoring.task_definition import TaskDefinition
 from perago.app.fence.trust import FenceTools, FenceTrust
-from perago.app.gc.judging import GcTools
 from perago.app.gc.remote_pass import RemotePass
 from perago.app.runs.held_runs import abandon_run
 from perago.domain.attempt import AttemptRecord
@@ -270,18 +268,13 @@ def _harness(stage: Stage, handle: SteeredHandle, number: int, seen: set[str]) -
     concurrency = SteeredConcurrency(on_disk)
     identities = SteeredIdentities(stage.clock, number)
     trust = FenceTrust if stage.mix.canary else ProvenTrust
-    tools = FenceTools(lakefs.branches, lakefs.commits, lakefs.objects, identities)
+    tools = FenceTools(lakefs, identities)
     return AttemptPorts(
-        lakefs=LakeFS(
-            branches=lakefs.branches,
-            commits=lakefs.commits,
-            tags=lakefs.tags,
-            objects=lakefs.objects,
-            repositories=lakefs.repositories,
-            pipeline=stage.pipeline_for(handle, disk),
-            trust=trust(tools, concurrency, stage.clock),
-            uploads=stage.uploads_for(handle, disk),
-            known=KnownRepositories(lakefs.repositories, lakefs.branches, lakefs.commits),
+        lakefs=LakeFS.of(
+            lakefs,
+            stage.pipeline_for(handle, disk),
+            trust(tools, concurrency, stage.clock),
+            stage.uploads_for(handle, disk),
         ),
         queue=conductor.queue,
         body=SimulatedBody(disk),
@@ -303,11 +296,10 @@ def new_pass(stage: Stage, number: int) -> Actor:
 async def _pass(stage: Stage, actor: Actor) -> None:
     lakefs = stage.lakefs_for(actor.handle)
     queue = stage.conductor_for(actor.handle).queue
-    tools = GcTools(lakefs.branches, lakefs.commits, lakefs.tags, queue, stage.clock)
     times = AGES_OF_ZERO if stage.mix.gc_age_zero else DEFAULT_AGES
     if stage.mix.gc_keeps_no_run:
         times = replace(times, run=timedelta(0))
-    judged = await RemotePass(tools, stage.repository_id, times).run()
+    judged = await RemotePass(lakefs, queue, stage.clock, stage.repository_id, times).run()
     actor.judged = tuple(f"{each.kind}: {each.reason}" for each in judged)
 
 
@@ -321,7 +313,7 @@ def new_reset(stage: Stage, number: int, reference: str) -> Actor:
 async def _reset(stage: Stage, actor: Actor, reference: str) -> None:
     lakefs = stage.lakefs_for(actor.handle)
     workflows = stage.conductor_for(actor.handle).workflows
-    tools = ResetTools(lakefs.branches, lakefs.commits, lakefs.tags, workflows, stage.clock)
+    tools = ResetTools(lakefs, workflows, stage.clock)
     await reset_task(tools, stage.repository_id, stage.workflow, reference)
 
 

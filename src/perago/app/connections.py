@@ -1,11 +1,10 @@
 """What the container has to know: which lakeFS, which Conductor, which disk, on which terms.
 
-Plain values, which `connections_of` takes from the settings. `memory:` names a server in the
-memory of this process, any other scheme an adapter.
+`connections_of` takes the servers from the settings, as plain values. `memory:` names a server in
+the memory of this process, any other scheme an adapter.
 """
 
 import re
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from ipaddress import ip_address, ip_network
@@ -96,35 +95,18 @@ class ConductorConnection(ServerConnection):
     auth_secret: str | None = field(default=None, repr=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Connections:
     """The environment of a process; a service that is None is not there and must not be asked."""
 
-    workspace_root: Path
+    settings: Settings = field(repr=False)  # the address of a proxy may hold a password
     lakefs: LakeFSConnection | None = None
     conductor: ConductorConnection | None = None
-    cache_directory: Path | None = None  # None: beside the workspaces
-    cache_bytes_max: int = 10 * 1024**3  # the default of PERAGO_CACHE_SIZE
-    # Who moves workspaces: this process, Spark, or whichever the number of objects asks for.
-    pipeline: str = "local"
-    local_objects_max: int = 200_000  # the default of PERAGO_PIPELINE_OBJECTS
-    spark_master: str | None = None
-    spark_options: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 def connections_of(settings: Settings) -> Connections:
     """Return what the settings of this process say; a service that is not configured is None."""
-    return Connections(
-        workspace_root=settings.workspace_root,
-        lakefs=lakefs_connection(settings),
-        conductor=conductor_connection(settings),
-        cache_directory=settings.cache_dir,
-        cache_bytes_max=settings.cache_size,
-        pipeline=settings.pipeline,
-        local_objects_max=settings.pipeline_objects,
-        spark_master=settings.spark_master,
-        spark_options=settings.spark_conf,
-    )
+    return Connections(settings, lakefs_connection(settings), conductor_connection(settings))
 
 
 def lakefs_connection(settings: Settings) -> LakeFSConnection | None:

@@ -7,12 +7,11 @@ provider can be overridden. What only a worker has is opened at the end of this 
 lock, its probes, and where its telemetry goes.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AbstractContextManager
-from dataclasses import asdict
+from collections.abc import Collection, Mapping
+from contextlib import AbstractContextManager
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import Any, TypeVar, cast
 from urllib.parse import urlsplit
 
 from dependency_injector import containers, providers
@@ -20,8 +19,9 @@ from dependency_injector import containers, providers
 from perago.adapters import system
 from perago.adapters.filesystem.attempt_directory import LocalAttemptDirectories
 from perago.adapters.filesystem.locks import RootLock
+from perago.adapters.observability.probe_server import probe_server
 from perago.adapters.observability.progress import ProgressLog
-from perago.app.attempt.context import AttemptPorts, KnownRepositories, LakeFS
+from perago.app.attempt.context import AttemptPorts, LakeFS
 from perago.app.attempt.reset_task import ResetTools
 from perago.app.connections import (
     ConductorConnection,
@@ -36,11 +36,8 @@ from perago.domain.text import Secrets
 from perago.ports.installations import ConductorInstallation, LakeFSInstallation
 from perago.ports.system import Clock, Concurrency
 from perago.ports.task_body import TaskBody
-from perago.ports.telemetry import DataEvents, Telemetry
+from perago.ports.telemetry import DataEvents, ExportedSignals, Telemetry
 from perago.ports.workspace import DirectoryUploads, Progress, SparkGateway, WorkspacePipeline
-
-if TYPE_CHECKING:
-    from perago.app.telemetry.exports import ExportedSignals
 
 ADAPTERS_GROUP = "perago.adapters"
 OWN_SCHEMES = frozenset({"memory", "http", "https"})
@@ -159,7 +156,7 @@ class Container(containers.DeclarativeContainer):
     concurrency = providers.Singleton(system.AsyncioConcurrency)
     progress = providers.Singleton(ProgressLog)
     directories = providers.Singleton(
-        LocalAttemptDirectories, connections.provided.workspace_root, clock, concurrency
+        LocalAttemptDirectories, connections.provided.settings.workspace_root, clock, concurrency
     )
 
     # What was opened has to be closed, and asking a provider for it would open the rest as well.
@@ -170,30 +167,14 @@ class Container(containers.DeclarativeContainer):
     conductor: providers.Singleton[ConductorInstallation] = providers.Singleton(
         _noted, providers.Callable(open_conductor, connections.provided.conductor), opened
     )
-    branches, commits = lakefs.provided.branches, lakefs.provided.commits
-    tags, objects = lakefs.provided.tags, lakefs.provided.objects
-    repositories = lakefs.provided.repositories
 
     pipeline = providers.Singleton(_pipeline, connections, lakefs, concurrency, progress, clock)
-    fence_tools = providers.Factory(FenceTools, branches, commits, objects, identities)
+    fence_tools = providers.Factory(FenceTools, lakefs, identities)
     trust = providers.Singleton(FenceTrust, fence_tools, concurrency, clock)
     uploads = providers.Singleton(_uploads, lakefs, concurrency)
-    lakefs_ports = providers.Singleton(
-        LakeFS,
-        branches=branches,
-        commits=commits,
-        tags=tags,
-        objects=objects,
-        repositories=repositories,
-        pipeline=pipeline,
-        trust=trust,
-        known=providers.Singleton(KnownRepositories, repositories, branches, commits),
-        uploads=uploads,
-    )
+    lakefs_ports = providers.Singleton(LakeFS.of, lakefs, pipeline, trust, uploads)
 
-    reset_tools = providers.Factory(
-        ResetTools, branches, commits, tags, conductor.provided.workflows, clock
-    )
+    reset_tools = providers.Factory(ResetTools, lakefs, conductor.provided.workflows, clock)
 
     body: providers.Dependency[TaskBody] = providers.Dependency(
         instance_of=cast("type[TaskBody]", object)
@@ -214,6 +195,7 @@ class Container(containers.DeclarativeContainer):
 
 notify_service = system.notify_service
 open_root_lock = RootLock
+open_probe_server = probe_server
 
 
 def open_worker_log(
@@ -233,29 +215,11 @@ def open_worker_log(
     )
 
 
-def open_probe_server(
-    host: str,
-    port: int,
-    probes: Mapping[str, Callable[[], bool]],
-    metrics: Callable[[], str],
-    notes: Callable[[], Sequence[str]],
-) -> AbstractAsyncContextManager[int]:
-    """Answer probes and metrics, for a block; `notes` are lines below the answer of a probe."""
-    from perago.adapters.observability import probe_server as server  # noqa: PLC0415 - lazy
-
-    return server.probe_server(host, port, server.ProbeAnswers(probes, metrics, notes))
-
-
-def open_telemetry(signals: "ExportedSignals", service: Mapping[str, str]) -> Telemetry:
+def open_telemetry(signals: ExportedSignals, service: Mapping[str, str]) -> Telemetry:
     """Send spans and samples to a collector; ImportError without the extra `otel`."""
     from perago.adapters.observability import otlp  # noqa: PLC0415 - lazy
-    from perago.app.telemetry.metrics import BUCKETS, BYTE_BUCKETS  # noqa: PLC0415 - lazy
 
-    return otlp.open_otlp(
-        otlp.OtlpSettings(
-            service=service, seconds_bounds=BUCKETS, bytes_bounds=BYTE_BUCKETS, **asdict(signals)
-        )
-    )
+    return otlp.open_otlp(signals, service)
 
 
 def open_data_events() -> DataEvents:

@@ -17,7 +17,12 @@ from typing import TYPE_CHECKING
 
 from perago.adapters.workspace.pipeline import LocalCache, LocalWorkspacePipeline, TransferListener
 from perago.app.authoring.current_attempt import CurrentAttempt
-from perago.app.connections import Connections, LakeFSConnection, ServerConnection, connections_of
+from perago.app.connections import (
+    Connections,
+    LakeFSConnection,
+    ServerConnection,
+    lakefs_connection,
+)
 from perago.app.settings.settings import Settings, load_settings
 from perago.domain.errors import RuntimeConfigError
 from perago.domain.lakefs import CommitId, RepositoryId
@@ -40,9 +45,8 @@ OpenLakeFS = Callable[[LakeFSConnection | None], LakeFSInstallation]
 """The container's own; its name travels to executors, so that they open what it opens."""
 
 
-def route_in_force(connections: Connections, origin: str) -> tuple[str, str]:
+def route_in_force(connection: LakeFSConnection | None, origin: str) -> tuple[str, str]:
     """The way of object bytes and who decided it; `origin` is where the setting was found."""
-    connection = connections.lakefs
     if connection is None:
         return "none", "no lakeFS is configured"
     if not connection.is_over_http:
@@ -116,7 +120,8 @@ def open_pipeline(
 ) -> workspace.WorkspacePipeline:
     """The pipeline of this process, as the setting or the size of a workspace asks for."""
     local = _local(connections, lakefs, concurrency, listener)
-    kind, connection = connections.pipeline, connections.lakefs
+    settings, connection = connections.settings, connections.lakefs
+    kind = settings.pipeline
     if kind == "local" or (kind == "auto" and find_spec("pyspark") is None):
         return local
     if connection is None or not connection.is_over_http:
@@ -130,15 +135,20 @@ def open_pipeline(
     )
 
     spark = SparkWorkspacePipeline(
-        _spark_configuration(connections),
+        _spark_configuration(settings),
         lakefs.objects,
         partial(open_part_work, open_lakefs, connection),
         concurrency,
-        state_root=(connections.workspace_root / STATE_DIRECTORY).absolute(),
+        state_root=(settings.workspace_root / STATE_DIRECTORY).absolute(),
     )
     if kind == "spark":
         return spark
-    return SizedPipeline(local, spark, objects_max=connections.local_objects_max)
+    return SizedPipeline(local, spark, objects_max=settings.pipeline_objects)
+
+
+def cache_directory(settings: Settings) -> Path:
+    """Where the content cache is: beside the workspaces, unless the settings say otherwise."""
+    return settings.cache_dir or settings.workspace_root / CACHE_DIRECTORY
 
 
 def _local(
@@ -151,9 +161,9 @@ def _local(
     # A lakeFS in memory is nearer than a disk.
     if connection is not None and connection.is_over_http:
         cache = LocalCache(
-            connections.cache_directory or connections.workspace_root / CACHE_DIRECTORY,
+            cache_directory(connections.settings),
             connection.url,
-            bytes_max=connections.cache_bytes_max,
+            bytes_max=connections.settings.cache_size,
             keeps_aside=True,
         )
     transport = lakefs.transport(concurrency)
@@ -177,12 +187,10 @@ def open_spark_workspace(
     roots: workspace.SparkRoots, attempt: CurrentAttempt
 ) -> AbstractContextManager[workspace.SparkWorkspace]:
     """Open a workspace in this process's Spark session, for the time of a body."""
-    from perago.adapters.spark.session import SparkConfiguration  # noqa: PLC0415 - lazy
     from perago.adapters.spark.workspace import SparkCall, open_workspace  # noqa: PLC0415 - lazy
 
     # Not through the connections: an executor has no keys, and may not read their files.
-    settings = load_settings()
-    configuration = SparkConfiguration(master=settings.spark_master, options=settings.spark_conf)
+    configuration = _spark_configuration(load_settings())
     call = SparkCall(
         execution_id=attempt.execution_id,
         description=f"{attempt.task_name} {attempt.workflow_id} {attempt.task_id}",
@@ -192,11 +200,11 @@ def open_spark_workspace(
     return open_workspace(configuration, roots, call)
 
 
-def _spark_configuration(connections: Connections) -> "SparkConfiguration":
+def _spark_configuration(settings: Settings) -> "SparkConfiguration":
     """What the operator says about Spark."""
     from perago.adapters.spark.session import SparkConfiguration  # noqa: PLC0415 - lazy
 
-    return SparkConfiguration(master=connections.spark_master, options=connections.spark_options)
+    return SparkConfiguration(master=settings.spark_master, options=settings.spark_conf)
 
 
 def fetch_spark_jars(ivy_settings: Path | None) -> list[Path]:
@@ -235,10 +243,9 @@ def verify(
     """Read every object of a commit on the executors."""
     from perago.adapters.spark import publication_report as reports  # noqa: PLC0415 - lazy
 
-    connections = connections_of(settings)
     source = workspace.WorkspaceSource(repository, commit, prefix.strip("/") or "/")
-    opener = partial(open_lakefs, connections.lakefs)
-    return reports.verify_objects(_spark_configuration(connections), opener, source, report)
+    opener = partial(open_lakefs, lakefs_connection(settings))
+    return reports.verify_objects(_spark_configuration(settings), opener, source, report)
 
 
 def publications(
@@ -247,7 +254,6 @@ def publications(
     """Count the publications in the history of a branch."""
     from perago.adapters.spark import publication_report as reports  # noqa: PLC0415 - lazy
 
-    connections = connections_of(settings)
     source = workspace.WorkspaceSource(repository, commit, "/")
-    opener = partial(open_lakefs, connections.lakefs)
-    return reports.report_publications(_spark_configuration(connections), opener, source)
+    opener = partial(open_lakefs, lakefs_connection(settings))
+    return reports.report_publications(_spark_configuration(settings), opener, source)

@@ -26,7 +26,7 @@ from perago.app.container import (
 from perago.app.gc.local_pass import WorkerNames
 from perago.app.settings.runtime_config import metrics_config, worker_id_prefix_of
 from perago.app.settings.settings import Settings
-from perago.app.telemetry.exports import Collectors, ExportedSignals, wants_data_events
+from perago.app.telemetry.exports import Collectors, exported_signals, wants_data_events
 from perago.app.telemetry.listeners import write
 from perago.app.worker.executor import secrets_in
 from perago.app.worker.executor_user import executor_user_of, prepare_executor_user
@@ -110,13 +110,9 @@ def exit_code(end: WorkerEnd, number: signal.Signals | None) -> int:
 
 def known_secrets(settings: Settings, environment: Mapping[str, str]) -> set[str]:
     """Every text that must appear nowhere."""
-    connections = connections_of(settings)
-    found = set(secrets_in(environment))
-    if connections.lakefs is not None:
-        found.add(connections.lakefs.secret_access_key)
-    if connections.conductor is not None:
-        found.add(connections.conductor.auth_secret or "")
-    return found - {""}
+    ours = settings.lakectl_credentials_secret_access_key, settings.conductor_auth_secret
+    found = {each.get_secret_value() for each in ours if each is not None}
+    return found.union(secrets_in(environment)) - {""}
 
 
 async def _run(
@@ -156,7 +152,7 @@ def _collectors(stack: AsyncExitStack, order: StartOrder, worker_id: str) -> Col
     A worker goes on without one that cannot start.
     """
     telemetry, data_events = None, None
-    signals = ExportedSignals.of(order.settings, order.environment)
+    signals = exported_signals(order.settings, order.environment)
     if signals.any:
         instance = order.settings.instance_id or worker_id
         service = {"service.name": "perago-worker", "service.version": __version__}

@@ -17,7 +17,7 @@ from perago.app.attempt.context import AttemptPorts, AttemptSettings
 from perago.app.attempt.patience import CONDUCTOR, Patience, PatienceTerms
 from perago.app.authoring import task_definition
 from perago.app.container import Container, notify_service
-from perago.app.gc.judging import GcTools, retention_times
+from perago.app.gc.judging import retention_times
 from perago.app.gc.local_pass import LostRows, WorkerNames, sweep_directories
 from perago.app.gc.remote_pass import RemotePass
 from perago.app.runs.finish import served_tasks
@@ -406,10 +406,9 @@ class Upkeep:
     async def _collect(self, repository: RepositoryId) -> None:
         """One pass over a repository."""
         lakefs, queue = self.container.lakefs(), self.container.conductor().queue
-        clock = self.container.clock()
-        tools = GcTools(lakefs.branches, lakefs.commits, lakefs.tags, queue, clock)
+        clock, times = self.container.clock(), retention_times(self.settings)
         try:
-            judged = await RemotePass(tools, repository, retention_times(self.settings)).run()
+            judged = await RemotePass(lakefs, queue, clock, repository, times).run()
         except Exception as error:  # noqa: BLE001 - litter is no reason to end a worker
             why = {"error": str(error)}
             write(LOGGER, logging.WARNING, "remote garbage collection failed", why)

@@ -28,6 +28,8 @@ from perago.app.authoring.task_definition import TaskDefinition
 from perago.app.authoring.workspace_spec import WorkspaceInput, WorkspaceSpec
 from perago.app.connections import Connections
 from perago.app.container import Container
+from perago.app.settings.layers import FLAGS, Layer
+from perago.app.settings.settings import Settings
 from perago.compat.caller_transfers import (
     StagedWorkspace,
     TaskExecutionContext,
@@ -159,8 +161,9 @@ def _ports(
     objects: Any = CallbackObjects()
     repositories: Any = CallbackRepositories()
     queue: Any = CallbackQueue(run)
+    settings = Settings.of([Layer(FLAGS, {"PERAGO_WORKSPACE_ROOT": workspace_root})])
     container = Container(
-        connections=Connections(workspace_root=workspace_root),
+        connections=Connections(settings),
         lakefs=LakeFSInstallation(branches, commits, missing, objects, repositories, missing),
         conductor=ConductorInstallation(queue, missing, missing),
         pipeline=CallbackPipeline(run),

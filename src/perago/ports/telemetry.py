@@ -7,6 +7,34 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Protocol
 
+# From the shortest attempt without a workspace to task functions of hours. Prometheus' own default
+# ends at 10 s, where a transfer is only beginning.
+BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 7200)
+# From 1 KiB to 256 GiB in steps of 4: 15 lines a series, as `BUCKETS` has 16.
+BYTE_BUCKETS = tuple(float(4**power) for power in range(5, 20))
+
+
+def buckets_of(name: str) -> tuple[float, ...]:
+    """The edges between which samples of a metric are counted, by what its name says it counts."""
+    return BYTE_BUCKETS if name.endswith("_bytes") else BUCKETS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportedSignals:
+    """What is sent; of metrics, what is not left to the standard variables."""
+
+    traces: bool = False
+    metrics: bool = False
+    metrics_endpoint: str | None = None
+    metrics_gzip: bool = False
+    metrics_timeout_seconds: float | None = None
+    metrics_interval_millis: float | None = None
+
+    @property
+    def any(self) -> bool:
+        """Whether anything is sent at all."""
+        return self.traces or self.metrics
+
 
 @dataclass(frozen=True, slots=True)
 class FinishedStep:

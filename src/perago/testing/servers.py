@@ -33,7 +33,7 @@ from perago.adapters.memory.system import (
 from perago.adapters.memory.workflow_decider import next_due_ms
 from perago.adapters.workspace.pipeline import LocalWorkspacePipeline
 from perago.adapters.workspace.staging import Staging
-from perago.app.attempt.context import AttemptPorts, KnownRepositories, LakeFS
+from perago.app.attempt.context import AttemptPorts, LakeFS
 from perago.app.fence.trust import FenceTools, FenceTrust
 from perago.domain.attempt import AttemptRecord
 from perago.domain.lakefs import BranchName, CommitId, CommitRecord, RepositoryId, TagName
@@ -144,29 +144,7 @@ def fence_trust(
     lakefs: LakeFSInstallation, identities: Identities, concurrency: Concurrency, clock: Clock
 ) -> FenceTrust:
     """What one process knows of the fences of a lakeFS."""
-    tools = FenceTools(lakefs.branches, lakefs.commits, lakefs.objects, identities)
-    return FenceTrust(tools, concurrency, clock)
-
-
-def lakefs_ports(
-    lakefs: LakeFSInstallation,
-    concurrency: Concurrency,
-    trust: FenceTrust,
-    transport: ObjectTransport | None = None,
-) -> LakeFS:
-    """What an attempt asks of a lakeFS; without a transport bytes move by the port's own calls."""
-    transport = transport or MemoryTransport(lakefs.objects, concurrency)
-    return LakeFS(
-        branches=lakefs.branches,
-        commits=lakefs.commits,
-        tags=lakefs.tags,
-        objects=lakefs.objects,
-        repositories=lakefs.repositories,
-        pipeline=LocalWorkspacePipeline(lakefs.objects, lakefs.commits, concurrency, transport),
-        trust=trust,
-        known=KnownRepositories(lakefs.repositories, lakefs.branches, lakefs.commits),
-        uploads=Staging(lakefs.objects, lakefs.commits, transport, concurrency),
-    )
+    return FenceTrust(FenceTools(lakefs, identities), concurrency, clock)
 
 
 def attempt_ports(
@@ -181,8 +159,11 @@ def attempt_ports(
     clock, identities, concurrency = around.clock, around.identities, around.concurrency
     if trust is None:
         trust = fence_trust(lakefs, identities, concurrency, clock)
+    transport = around.transport or MemoryTransport(lakefs.objects, concurrency)
+    pipeline = LocalWorkspacePipeline(lakefs.objects, lakefs.commits, concurrency, transport)
+    uploads = Staging(lakefs.objects, lakefs.commits, transport, concurrency)
     return AttemptPorts(
-        lakefs=lakefs_ports(lakefs, concurrency, trust, around.transport),
+        lakefs=LakeFS.of(lakefs, pipeline, trust, uploads),
         queue=conductor.queue,
         body=body,
         directories=LocalAttemptDirectories(around.root, clock, concurrency),

@@ -22,7 +22,7 @@ POINTS = (
 def test_what_was_opened_is_known_for_closing(tmp_path: Path) -> None:
     parts = container.Container(
         connections=Connections(
-            workspace_root=tmp_path,
+            load_settings(cwd=tmp_path, process_env={}),
             lakefs=LakeFSConnection(url="memory:container"),
             conductor=ConductorConnection(url="memory:container"),
         )

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from perago.adapters.spark import publication_report
+from perago.adapters.spark import publication_report, workspace_pipeline
 from perago.adapters.spark.session import SparkConfiguration
 from perago.adapters.spark.workspace_pipeline import SizedPipeline, SparkWorkspacePipeline
 from perago.adapters.workspace.pipeline import LocalWorkspacePipeline
@@ -24,8 +24,9 @@ MEMORY = LakeFSConnection(url="memory:pipeline-parts")
 
 def chosen(place: Path, kind: str, lakefs: LakeFSConnection) -> object:
     """The pipeline of a process."""
-    connections = Connections(workspace_root=place, lakefs=lakefs, pipeline=kind)
-    return Container(connections=connections).pipeline()
+    said = {"PERAGO_WORKSPACE_ROOT": str(place), "PERAGO_PIPELINE": kind}
+    settings = load_settings(cwd=place, process_env=said)
+    return Container(connections=Connections(settings, lakefs)).pipeline()
 
 
 @pytest.mark.parametrize(
@@ -50,19 +51,27 @@ def test_spark_on_a_lakefs_that_executors_cannot_reach_is_refused(tmp_path: Path
     assert raised.value.code == "PRG-C002"
 
 
-def test_the_settings_say_who_and_how_many(tmp_path: Path) -> None:
+def test_the_settings_say_who_and_how_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[object] = []
+
+    def large(spark: SparkConfiguration, *_: object, **__: object) -> None:
+        made.append(spark)
+
+    def sized(*_: object, objects_max: int) -> None:
+        made.append(objects_max)
+
+    monkeypatch.setattr(workspace_pipeline, "SparkWorkspacePipeline", large)
+    monkeypatch.setattr(workspace_pipeline, "SizedPipeline", sized)
     said = {
         "PERAGO_PIPELINE": "auto",
         "PERAGO_PIPELINE_OBJECTS": "17",
         "PERAGO_SPARK_MASTER": "local[2]",
         "PERAGO_SPARK_CONF_spark_executor_memory": "4g",
     }
-    found = connections_of(load_settings(cwd=tmp_path, process_env=said))
-    assert (found.pipeline, found.local_objects_max) == ("auto", 17)
-    assert (found.spark_master, found.spark_options) == (
-        "local[2]",
-        {"spark.executor.memory": "4g"},
-    )
+    settings = load_settings(cwd=tmp_path, process_env=said)
+    Container(connections=Connections(settings, REAL)).pipeline()
+    options = {"spark.executor.memory": "4g"}
+    assert made == [SparkConfiguration(master="local[2]", options=options), 17]
 
 
 def test_what_executors_do_survives_the_way_to_them_and_is_opened_once() -> None:

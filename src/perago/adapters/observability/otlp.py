@@ -4,9 +4,8 @@ Knows names of OpenTelemetry and nothing of workers. Needs the extra `otel`.
 """
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from threading import Thread
 from typing import final
@@ -23,29 +22,15 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.trace import SpanKind, Status, StatusCode, set_span_in_context
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from perago.ports.telemetry import FinishedSpan, Telemetry
+from perago.ports.telemetry import ExportedSignals, FinishedSpan, Telemetry, buckets_of
 
 LOGGER = logging.getLogger("perago.telemetry")
 # A collector that is gone must not hold a worker that has drained. What is not taken by then is
 # lost and the log says so.
 CLOSE_SECONDS_MAX = 3.0
 NANOSECONDS = 1_000_000_000  # of one second: OpenTelemetry counts time in them
+UNITS = {"bytes": "By", "seconds": "s"}  # by the last word of a name
 INSTRUMENTATION = "perago"  # the name of the meter in 0.6.1, by which dashboards find it
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OtlpSettings:
-    """Which signals leave, and what is not left to the standard variables."""
-
-    service: Mapping[str, str]
-    traces: bool
-    metrics: bool
-    metrics_endpoint: str | None = None
-    metrics_gzip: bool = False
-    metrics_timeout_seconds: float | None = None
-    metrics_interval_millis: float | None = None
-    seconds_bounds: Sequence[float] = ()
-    bytes_bounds: Sequence[float] = ()
 
 
 @final
@@ -56,10 +41,9 @@ class OtlpTelemetry(Telemetry):
     """
 
     def __init__(
-        self, settings: OtlpSettings, spans: SpanProcessor | None, metrics: MetricReader | None
+        self, service: Mapping[str, str], spans: SpanProcessor | None, metrics: MetricReader | None
     ) -> None:
-        resource = resource_of(settings.service)
-        self._settings = settings
+        resource = resource_of(service)
         self._traces = TracerProvider(resource=resource, shutdown_on_exit=False)
         if spans is not None:
             self._traces.add_span_processor(spans)
@@ -119,30 +103,26 @@ class OtlpTelemetry(Telemetry):
             LOGGER.warning(text, CLOSE_SECONDS_MAX)
 
     def _histogram(self, name: str) -> Histogram:
-        bounds, unit = self._settings.seconds_bounds, ""
-        if name.endswith("_bytes"):
-            bounds, unit = self._settings.bytes_bounds, "By"
-        elif name.endswith("_seconds"):
-            unit = "s"
+        unit = UNITS.get(name.rpartition("_")[2], "")
         return self._meter.create_histogram(
-            name, unit, explicit_bucket_boundaries_advisory=list(bounds) or None
+            name, unit, explicit_bucket_boundaries_advisory=buckets_of(name)
         )
 
 
-def open_otlp(settings: OtlpSettings) -> OtlpTelemetry:
+def open_otlp(signals: ExportedSignals, service: Mapping[str, str]) -> OtlpTelemetry:
     """Start the exporters; addresses that are not given here come from the environment."""
-    spans = BatchSpanProcessor(OTLPSpanExporter()) if settings.traces else None
+    spans = BatchSpanProcessor(OTLPSpanExporter()) if signals.traces else None
     reader = None
-    if settings.metrics:
+    if signals.metrics:
         exporter = OTLPMetricExporter(
-            endpoint=settings.metrics_endpoint,
-            timeout=settings.metrics_timeout_seconds,
-            compression=Compression.Gzip if settings.metrics_gzip else None,
+            endpoint=signals.metrics_endpoint,
+            timeout=signals.metrics_timeout_seconds,
+            compression=Compression.Gzip if signals.metrics_gzip else None,
         )
         reader = PeriodicExportingMetricReader(
-            exporter, export_interval_millis=settings.metrics_interval_millis
+            exporter, export_interval_millis=signals.metrics_interval_millis
         )
-    return OtlpTelemetry(settings, spans, reader)
+    return OtlpTelemetry(service, spans, reader)
 
 
 def resource_of(service: Mapping[str, str]) -> Resource:

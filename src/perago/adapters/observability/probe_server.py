@@ -15,7 +15,6 @@ import ipaddress
 import socket
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from http import HTTPStatus
 
 # A client that sends no request, or an endless one, must not keep a connection or memory of the
@@ -31,18 +30,18 @@ NOT_PRIVATE = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class ProbeAnswers:
-    """A question for each probe, lines for people below every answer, and the metrics' text."""
-
-    probes: Mapping[str, Callable[[], bool]]
-    metrics: Callable[[], str]
-    notes: Callable[[], Sequence[str]] = tuple  # none
-
-
 @asynccontextmanager
-async def probe_server(host: str, port: int, answers: ProbeAnswers) -> AsyncGenerator[int]:
-    """Serve for the block; the port that was taken."""
+async def probe_server(
+    host: str,
+    port: int,
+    probes: Mapping[str, Callable[[], bool]],
+    metrics: Callable[[], str],
+    notes: Callable[[], Sequence[str]] = tuple,  # none
+) -> AsyncGenerator[int]:
+    """Serve for the block; the port that was taken.
+
+    `probes` has a question for each path, `notes` lines for people below the answer of a probe.
+    """
     own_names = frozenset({host.lower(), socket.gethostname().lower()})
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -50,7 +49,8 @@ async def probe_server(host: str, port: int, answers: ProbeAnswers) -> AsyncGene
             async with asyncio.timeout(REQUEST_SECONDS_MAX):
                 with contextlib.suppress(asyncio.IncompleteReadError):
                     head = await reader.readuntil(b"\r\n\r\n")
-                    writer.write(_answer(head.decode("latin-1"), answers, own_names))
+                    text = head.decode("latin-1")
+                    writer.write(_answer(text, probes, metrics, notes, own_names))
                     await writer.drain()
         writer.close()
 
@@ -62,7 +62,13 @@ async def probe_server(host: str, port: int, answers: ProbeAnswers) -> AsyncGene
         await server.wait_closed()
 
 
-def _answer(head: str, answers: ProbeAnswers, own_names: frozenset[str]) -> bytes:
+def _answer(
+    head: str,
+    probes: Mapping[str, Callable[[], bool]],
+    metrics: Callable[[], str],
+    notes: Callable[[], Sequence[str]],
+    own_names: frozenset[str],
+) -> bytes:
     method, _, rest = head.partition(" ")
     path = rest.partition(" ")[0].partition("?")[0]
     if method not in {"GET", "HEAD"}:
@@ -70,14 +76,14 @@ def _answer(head: str, answers: ProbeAnswers, own_names: frozenset[str]) -> byte
     if not all(_is_private(name, own_names) for name in _hosts(head)):
         return _response(HTTPStatus.MISDIRECTED_REQUEST, NOT_PRIVATE)
     if path == "/metrics":
-        return _response(HTTPStatus.OK, answers.metrics(), METRICS_TYPE)
-    probe = answers.probes.get(path)
+        return _response(HTTPStatus.OK, metrics(), METRICS_TYPE)
+    probe = probes.get(path)
     if probe is None:
         return _response(HTTPStatus.NOT_FOUND, "not found\n")
-    notes = "".join(f"{line}\n" for line in answers.notes())
+    lines = "".join(f"{line}\n" for line in notes())
     if probe():
-        return _response(HTTPStatus.OK, f"ok\n{notes}")
-    return _response(HTTPStatus.SERVICE_UNAVAILABLE, f"not ok\n{notes}")
+        return _response(HTTPStatus.OK, f"ok\n{lines}")
+    return _response(HTTPStatus.SERVICE_UNAVAILABLE, f"not ok\n{lines}")
 
 
 def _hosts(head: str) -> list[str]:

@@ -1,9 +1,9 @@
 """What every step of an attempt is given: the ports, the attempt, and where it may publish."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import cast
+from typing import Self, cast
 
 from perago.app.attempt.patience import NoStopOrder, Patience, StopOrder
 from perago.app.authoring.task_definition import TaskDefinition
@@ -37,16 +37,12 @@ from perago.domain.run import key_of_run, start_anew
 from perago.domain.text import NO_SECRETS, Secrets
 from perago.ports.conductor import TaskQueue
 from perago.ports.errors import BranchMissingError
+from perago.ports.installations import LakeFSInstallation
 from perago.ports.lakefs import (
-    Branches,
     BranchList,
-    Commits,
-    Repositories,
     RepositoryFacts,
     TagRecord,
-    Tags,
 )
-from perago.ports.objects import Objects
 from perago.ports.system import Clock, Concurrency, Identities
 from perago.ports.task_body import TaskBody
 from perago.ports.workspace import (
@@ -63,10 +59,8 @@ from perago.ports.workspace import (
 class KnownRepositories:
     """Repositories and branches that were seen; shared by all attempts of a process."""
 
-    def __init__(self, repositories: Repositories, branches: Branches, commits: Commits) -> None:
-        self._repositories = repositories
-        self._branches = branches
-        self._commits = commits
+    def __init__(self, lakefs: LakeFSInstallation) -> None:
+        self._lakefs = lakefs
         self._facts: dict[RepositoryId, RepositoryFacts] = {}
         self._seen: set[tuple[RepositoryId, BranchName]] = set()
 
@@ -81,7 +75,7 @@ class KnownRepositories:
         facts, _, record = await concurrency.together3(
             self._read_repository(repository),
             self._find_branch(repository, workspace.branch),
-            self._commits.read(repository, workspace.ref),
+            self._lakefs.commits.read(repository, workspace.ref),
         )
         if writes and facts.read_only:
             text = f"repository {repository} is read-only; nothing can be published"
@@ -94,36 +88,44 @@ class KnownRepositories:
 
     async def _read_repository(self, repository: RepositoryId) -> RepositoryFacts:
         if repository not in self._facts:
-            self._facts[repository] = await self._repositories.read(repository)
+            self._facts[repository] = await self._lakefs.repositories.read(repository)
         return self._facts[repository]
 
     async def _find_branch(self, repository: RepositoryId, branch: BranchName) -> None:
         """A run branch is looked for each time: it goes, and each workflow has one of its own."""
         if key_of_run(branch) is not None:
             try:
-                await self._branches.head(repository, branch)
+                await self._lakefs.branches.head(repository, branch)
             except BranchMissingError as missing:
                 text = f"run branch {branch} of {repository} is gone: its run was published or"
                 more = f"given up; {start_anew(repository, branch)}"
                 raise RunRefusedError(f"{text} {more}", code="PRG-N009") from missing
         elif (repository, branch) not in self._seen:
-            await self._branches.head(repository, branch)
+            await self._lakefs.branches.head(repository, branch)
             self._seen.add((repository, branch))
 
 
-@dataclass(frozen=True, slots=True)
-class LakeFS:
-    """The ports of one lakeFS installation, and what is known of its fences."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LakeFS(LakeFSInstallation):
+    """One lakeFS installation, what moves workspaces of it, and what is known of its fences."""
 
-    branches: Branches
-    commits: Commits
-    tags: Tags
-    objects: Objects
-    repositories: Repositories
     pipeline: WorkspacePipeline
     trust: FenceTrust
     known: KnownRepositories
     uploads: DirectoryUploads | None = None  # without it task functions have no checkpoints
+
+    @classmethod
+    def of(
+        cls,
+        lakefs: LakeFSInstallation,
+        pipeline: WorkspacePipeline,
+        trust: FenceTrust,
+        uploads: DirectoryUploads | None,
+    ) -> Self:
+        """An installation, with what attempts need beside its ports."""
+        ports = {each.name: getattr(lakefs, each.name) for each in fields(LakeFSInstallation)}
+        known = KnownRepositories(lakefs)
+        return cls(**ports, pipeline=pipeline, trust=trust, known=known, uploads=uploads)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from perago.domain.lakefs import BranchName, CommitRecord, RepositoryId, TagName
 from perago.domain.names import is_staging_branch_of
 from perago.ports.conductor import WorkflowRecord, Workflows
 from perago.ports.errors import MissingError
-from perago.ports.lakefs import Branches, Commits, Tags
+from perago.ports.installations import LakeFSInstallation
 from perago.ports.system import Clock
 
 
@@ -29,11 +29,9 @@ class WorkflowRunsError(PeragoError, RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class ResetTools:
-    """The ports that a reset uses."""
+    """The services that a reset uses."""
 
-    branches: Branches
-    commits: Commits
-    tags: Tags
+    lakefs: LakeFSInstallation
     workflows: Workflows
     clock: Clock
 
@@ -67,7 +65,7 @@ async def reset_task(
     iterations = {each.snapshot.iteration for each in attempts}
     for iteration in sorted(iterations):
         retries = [each for each in attempts if each.snapshot.iteration == iteration]
-        record = await _an_input(tools.commits, repository, retries)
+        record = await _an_input(tools.lakefs, repository, retries)
         if record is not None:
             chains.add(await _reset_chain(tools, repository, retries, record, reset))
     # Once more: an attempt that was started beside the marks may have its key from before them.
@@ -90,7 +88,7 @@ def _task(workflow_id: str, reference_name: str) -> AttemptSnapshot:
 
 
 async def _an_input(
-    commits: Commits, repository: RepositoryId, retries: Sequence[AttemptRecord]
+    lakefs: LakeFSInstallation, repository: RepositoryId, retries: Sequence[AttemptRecord]
 ) -> CommitRecord | None:
     """The newest input in this repository that is there; without one nothing was decided."""
     for attempt in reversed(retries):
@@ -98,7 +96,7 @@ async def _an_input(
         if given.get("repository") != repository:
             continue
         try:
-            return await commits.read(repository, str(given.get("ref")))
+            return await lakefs.commits.read(repository, str(given.get("ref")))
         except MissingError:  # an attempt with this input was refused
             continue
     return None
@@ -119,10 +117,10 @@ async def _reset_chain(
     rows = [each.snapshot for each in retries]
     newest = max(rows, key=lambda row: row.seq)
     rows_of_chain = keys.retry_chain(newest, rows)
-    chain = await seal_chain(tools.tags, tools.clock, repository, rows_of_chain, record)
+    chain = await seal_chain(tools.lakefs.tags, tools.clock, repository, rows_of_chain, record)
     milliseconds = int(tools.clock.now().timestamp() * 1000)
     mark = keys.attempt_mark_tag(newest, keys.AttemptMark(chain, milliseconds))
-    await put_mark(tools.tags, tools.clock, repository, mark, record.commit)
+    await put_mark(tools.lakefs.tags, tools.clock, repository, mark, record.commit)
     reset.marks.append(mark)
     return chain
 
@@ -140,19 +138,19 @@ async def _remove_decisions(
     the chain of a row that a rerun has removed is not known any more.
     """
     for tag in await list_tags(
-        tools.tags, repository, keys.decision_tags_of_workflow(task.workflow_id)
+        tools.lakefs.tags, repository, keys.decision_tags_of_workflow(task.workflow_id)
     ):
-        metadata = (await tools.commits.read(repository, tag.commit)).metadata
+        metadata = (await tools.lakefs.commits.read(repository, tag.commit)).metadata
         says = metadata.get(LOGICAL_TASK_KEY, "").rpartition("/")[0]
         owned = says == f"{task.workflow_id}/{task.reference_name}"
         if not owned and keys.chain_of_key(keys.decision_key(tag.name)) not in chains:
             continue
-        published = await find_publication_of(tools.commits, repository, tag)
+        published = await find_publication_of(tools.lakefs.commits, repository, tag)
         if isinstance(published, PublishedDecision):
             reset.published.append(published)
-        await tools.tags.delete(repository, tag.name)
+        await tools.lakefs.tags.delete(repository, tag.name)
         reset.decisions.append(tag.name)
         branch = BranchName(metadata.get(STAGING_BRANCH, ""))
         if is_staging_branch_of(branch, task):  # the metadata may be forged
-            await tools.branches.delete(repository, branch)
+            await tools.lakefs.branches.delete(repository, branch)
             reset.branches.append(branch)

@@ -75,11 +75,9 @@ def attempts(
         settings.gc_tag_ttl,
     )
     found = ask(lambda services: gather(inspection_tools(services), question), settings)
-    if as_json:
-        reporting.say_json("attempts/1", _document(found))
-    else:
-        for text in _tree(found) if tree else _table(found):
-            reporting.say(text)
+    lines = _tree(found) if tree else _table(found)
+    reporting.say_answer("attempts/1", _document(found), lines, as_json=as_json)
+    if not as_json:
         if not found.tasks:
             reporting.note("no attempt is known")
         for text in found.missing:
@@ -90,15 +88,8 @@ def attempts(
 
 def inspection_tools(services: "Container") -> InspectionTools:
     """What reads both services; without an address of Conductor only lakeFS."""
-    lakefs = services.lakefs()
-    return InspectionTools(
-        lakefs.branches,
-        lakefs.commits,
-        lakefs.tags,
-        lakefs.repositories,
-        services.clock(),
-        workflows_if_configured(services),
-    )
+    workflows = workflows_if_configured(services)
+    return InspectionTools(services.lakefs(), services.clock(), workflows)
 
 
 def _table(found: known.AttemptHistory) -> Iterator[str]:

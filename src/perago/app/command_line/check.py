@@ -12,7 +12,7 @@ import typer
 
 from perago.app.authoring.task_definition import build_taskdef, write_taskdef
 from perago.app.command_line.loading import Targets, TaskOption, load_one_task, load_tasks
-from perago.app.command_line.reporting import JsonOption, python_warnings, say, say_json
+from perago.app.command_line.reporting import JsonOption, python_warnings, say_answer
 from perago.app.settings.runtime_config import RuntimeConfig, runtime_config
 from perago.app.settings.settings import Settings, load_settings
 
@@ -26,13 +26,9 @@ def check(targets: Targets, *, as_json: JsonOption = False) -> None:
         for task in tasks:
             build_taskdef(task)
     facts = _facts(settings, configs)
-    if as_json:
-        say_json("check/1", {"tasks": [task.name for task in tasks], **facts})
-        return
-    for task in tasks:
-        say(f"ok: {task.name}")
-    for name, value in facts.items():
-        say(f"{name}: {value}")
+    names = [task.name for task in tasks]
+    lines = [f"ok: {name}" for name in names] + [f"{key}: {facts[key]}" for key in facts]
+    say_answer("check/1", {"tasks": names, **facts}, lines, as_json=as_json)
 
 
 def _facts(settings: Settings, configs: list[RuntimeConfig]) -> dict[str, str]:
@@ -65,7 +61,5 @@ def extract(
     task = load_one_task(target, name)
     with python_warnings():
         written = write_taskdef(task, output)
-    if as_json:
-        say_json("extract/1", {"task": task.name, "path": str(written)})
-    else:
-        say(str(written))
+    document = {"task": task.name, "path": str(written)}
+    say_answer("extract/1", document, [str(written)], as_json=as_json)

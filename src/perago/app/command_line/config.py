@@ -14,7 +14,7 @@ import typer
 
 from perago._version import __version__
 from perago.app.command_line.reporting import CommandGroup, JsonOption, say, say_json
-from perago.app.connections import connections_of
+from perago.app.connections import lakefs_connection
 from perago.app.pipeline_parts import route_in_force
 from perago.app.settings.settings import ShownSetting, load_settings, settings_as_found
 from perago.domain.errors import RuntimeConfigError
@@ -36,7 +36,7 @@ def show(
         rows = list(settings.shown())
         found = {row.name: row.origin for row in rows}
         route, decided_by = route_in_force(
-            connections_of(settings), f"PERAGO_TRANSFER_ROUTE, {found['PERAGO_TRANSFER_ROUTE']}"
+            lakefs_connection(settings), f"PERAGO_TRANSFER_ROUTE, {found['PERAGO_TRANSFER_ROUTE']}"
         )
     except RuntimeConfigError:
         # Asked for by the remedies of wrong settings: where each comes from must be seen.

@@ -17,6 +17,7 @@ from perago._version import __version__
 from perago.app.authoring.task_definition import TaskDefinition
 from perago.app.command_line.loading import load_tasks
 from perago.app.command_line.reporting import FAILED, JsonOption, note, say, say_json
+from perago.app.command_line.services import branch_option, repository_option
 from perago.app.connections import connections_of
 from perago.app.inspection.doctor import (
     Check,
@@ -50,22 +51,10 @@ def doctor(
     ] = None,
     *,
     repository: Annotated[
-        RepositoryId | None,
-        typer.Option(
-            "--repo",
-            metavar="REPO",
-            parser=RepositoryId,
-            help="Repository to try rights and fence on.",
-        ),
+        RepositoryId | None, repository_option("Repository to try rights and fence on.")
     ] = None,
     branch: Annotated[
-        BranchName | None,
-        typer.Option(
-            "--branch",
-            metavar="BRANCH",
-            parser=BranchName,
-            help="Target branch. Default: the repository's.",
-        ),
+        BranchName | None, branch_option("Target branch. Default: the repository's.")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -118,7 +107,6 @@ def _subject(
     connections = connections_of(settings)
     parts = container.Container(connections=connections)
     return Subject(
-        settings=settings,
         connections=connections,
         open_lakefs=container.open_lakefs,
         open_conductor=container.open_conductor,

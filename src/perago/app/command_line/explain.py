@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from perago.app.command_line.attempts import inspection_tools
-from perago.app.command_line.reporting import UNANSWERED, JsonOption, note, say, say_json, say_lines
+from perago.app.command_line.reporting import UNANSWERED, JsonOption, note, say_answer
 from perago.app.command_line.services import LeftRepository, ask
 from perago.app.inspection.attempts import Question, gather
 from perago.app.settings.settings import load_settings
@@ -50,14 +50,12 @@ def _explain_code(code: str, *, as_json: bool) -> None:
     row = find_code(code.upper())
     if row is None:
         raise UnknownCodeError(code)
-    if as_json:
-        say_json("explain/1", asdict(row))
-        return
-    say_lines(
+    text = (
         f"{row.code}: {row.cause}\n"
         f"Family {row.family}, severity {row.severity}, retried: {row.retried}.\n\n"
         f"{row.text}\n\nRemedy: {row.remedy}\nMore: {row.page}"
     )
+    say_answer("explain/1", asdict(row), text.splitlines(), as_json=as_json)
 
 
 def _explain_workflow(workflow: str, repository: RepositoryId | None, *, as_json: bool) -> None:
@@ -69,15 +67,11 @@ def _explain_workflow(workflow: str, repository: RepositoryId | None, *, as_json
 
     history, now = ask(read, settings)
     explanation = explain_workflow(history, history.workflows[0], now)
-    if as_json:
-        say_json(
-            "explain-workflow/1",
-            {"workflow": workflow, **asdict(explanation), "missing": list(history.missing)},
-        )
-    else:
-        for sentence in (explanation.happened, explanation.left, explanation.to_do):
-            say(sentence)
-        say(f"  {explanation.command}")
+    document = {"workflow": workflow, **asdict(explanation), "missing": list(history.missing)}
+    sentences = (explanation.happened, explanation.left, explanation.to_do)
+    lines = (*sentences, f"  {explanation.command}")
+    say_answer("explain-workflow/1", document, lines, as_json=as_json)
+    if not as_json:
         for text in history.missing:
             note(f"missing: {text}")
     if history.unanswered:
@@ -85,10 +79,6 @@ def _explain_workflow(workflow: str, repository: RepositoryId | None, *, as_json
 
 
 def _list(*, as_json: bool) -> None:
-    rows = error_codes().values()
-    if as_json:
-        codes = [{"code": row.code, "cause": row.cause} for row in rows]
-        say_json("explain-list/1", {"codes": codes})
-        return
-    for row in rows:
-        say(f"{row.code}  {row.cause}")
+    codes = [{"code": row.code, "cause": row.cause} for row in error_codes().values()]
+    lines = (f"{each['code']}  {each['cause']}" for each in codes)
+    say_answer("explain-list/1", {"codes": codes}, lines, as_json=as_json)

@@ -163,12 +163,10 @@ def verify(
             BranchName(branch),
         )
     )
-    if as_json:
-        reporting.say_json(
-            "fence-verdict/1", {**asdict(verdict), "warnings": list(verdict.warnings)}
-        )
-    else:
-        reporting.say(f"{verdict.state}: {verdict.repository} {verdict.branch} at {verdict.head}")
+    document = {**asdict(verdict), "warnings": list(verdict.warnings)}
+    line = f"{verdict.state}: {verdict.repository} {verdict.branch} at {verdict.head}"
+    reporting.say_answer("fence-verdict/1", document, [line], as_json=as_json)
+    if not as_json:
         if verdict.state is not FenceState.TRUSTED:
             reporting.note(f"run `perago fence install {verdict.repository} {verdict.branch}`")
         for warning in verdict.warnings:
@@ -183,10 +181,7 @@ def _failure_document(failure: FenceFailure) -> dict[str, object]:
 
 
 def _print_report(report: FenceReport, *, as_json: bool) -> None:
-    if as_json:
-        reporting.say_json("fence/1", asdict(report))
-        return
-    reporting.say(_line(report))
+    reporting.say_answer("fence/1", asdict(report), [_line(report)], as_json=as_json)
 
 
 def _line(report: FenceReport) -> str:

@@ -10,7 +10,7 @@ import typer
 
 from perago.app.command_line.reporting import UNANSWERED, JsonOption, note, say, say_json, warn
 from perago.app.command_line.services import ask
-from perago.app.gc.judging import GcTools, Judged, one_age, retention_times
+from perago.app.gc.judging import Judged, one_age, retention_times
 from perago.app.gc.local_pass import LocalPass, sweep_directories
 from perago.app.gc.remote_pass import RemotePass
 from perago.app.settings.parsing import parse_time_to_live
@@ -82,18 +82,17 @@ def gc(
 async def _collect(
     services: "Container", repositories: list[str], times: RetentionTimes, *, dry_run: bool
 ) -> _Done:
-    lakefs, queue = services.lakefs(), services.conductor().queue
-    tools = GcTools(lakefs.branches, lakefs.commits, lakefs.tags, queue, services.clock())
+    lakefs, queue, clock = services.lakefs(), services.conductor().queue, services.clock()
     judged: dict[str, list[Judged]] = {}
     unreached: list[ServiceError] = []
     names = repositories or list(await all_repositories(lakefs.repositories))
-    said = tools.clock.monotonic()
+    said = clock.monotonic()
     for number, name in enumerate(map(RepositoryId, names), start=1):
-        if tools.clock.monotonic() - said >= PROGRESS_SECONDS:
-            said = tools.clock.monotonic()
+        if clock.monotonic() - said >= PROGRESS_SECONDS:
+            said = clock.monotonic()
             note(f"repository {number} of {len(names)}: {name}")
         try:
-            judged[name] = await RemotePass(tools, name, times, dry_run).run()
+            judged[name] = await RemotePass(lakefs, queue, clock, name, times, dry_run).run()
         except ServiceError as error:  # the others are looked through first
             unreached.append(error)
     local = await sweep_directories(services.directories(), times, queue, dry_run=dry_run)

@@ -19,9 +19,8 @@ from perago.domain.attempt import as_mapping
 from perago.ports.errors import AccessDeniedError, RequestRefusedError
 from perago.ports.installations import ConductorInstallation
 
-# `${workflow.input.params.REFERENCE}` of a definition, as `perago workflow new` writes it.
-_PARAMS = re.compile(r"\$\{workflow\.input\.params\.(\w+)[^}]*\}")
-# The path that an expression names, whatever stands behind it.
+# The path that an expression names, whatever stands behind it. `perago workflow new` writes
+# `${workflow.input.params.REFERENCE}`.
 _NAMED = re.compile(r"\$\{workflow\.input\.params\.(\w+(?:\.\w+)*)")
 # One value of the params, or all of them, as the workflow of one branch of a fork has them.
 _PATH = re.compile(r"\$\{workflow\.input\.params(?:\.(?P<path>\w+(?:\.\w+)*))?\}")
@@ -94,7 +93,7 @@ def complete_params(
     does not read is refused, because the task that it was meant for would run without it.
     """
     text = json.dumps(definition)
-    read = sorted(set(_PARAMS.findall(text)))
+    read = sorted({path.partition(".")[0] for path in _NAMED.findall(text)})
     reads_all = re.search(r"\$\{workflow\.input(\.params)?\}", text) is not None
     for name in params:
         if name not in read and not reads_all:
@@ -176,17 +175,15 @@ class _Reader:
 
     def reads_params(self) -> bool:
         """Whether any of it comes from the params of the workflow."""
-        parts = _object(self.given)
-        values = [self.given] if parts is None else parts.values()
+        values = (self.given, *as_mapping(self.given).values())
         return not self.is_within and any(_path_in(value) is not None for value in values)
 
     def check_names(
         self, task: str, fields: _Fields, params: Mapping[str, object], taken: AbstractSet[str]
     ) -> None:
         """Refuse a field that is like one of the task, and tell of any other unknown one."""
-        path, given = self._taken_whole(params)
-        for name in sorted((given or {}).keys() - fields.known):
-            if _joined(path, name) in taken:
+        for name in self._unknown(fields, params):
+            if self._path_of(name) in taken:
                 continue  # it is for something else in the definition
             text = f"{task} has no param {name}, says its TaskDef on Conductor"
             if near := get_close_matches(name, sorted(fields.known), n=1):
@@ -196,29 +193,31 @@ class _Reader:
 
     def missing(self, fields: _Fields, params: Mapping[str, object]) -> dict[str, str]:
         """Where in the params a field would be that the task needs and is not given, and which."""
-        if (parts := _object(self.given)) is not None:
-            paths = {name: _path_in(parts.get(name)) for name in fields.required}
-            # Conductor gives null for a path at which nothing is, and some fields take that.
-            return {
-                path: name
-                for name, path in paths.items()
-                if path and _at(params, path) is _ABSENT and not fields.takes_null(name)
-            }
-        path, given = self._taken_whole(params)
         # An unknown name may be the second name of a field, which the schema does not show.
-        if given is None or given.keys() - fields.known:
+        if self._unknown(fields, params):
             return {}
-        return {_joined(path, name): name for name in fields.required if name not in given}
+        absent = {
+            path: name
+            for name in fields.required
+            if (path := self._path_of(name)) and _at(params, path) is _ABSENT
+        }
+        if _path_in(self.given) is not None:
+            return absent
+        # Conductor gives null for a path at which nothing is, and some fields take that.
+        return {path: name for path, name in absent.items() if not fields.takes_null(name)}
 
-    def _taken_whole(
-        self, params: Mapping[str, object]
-    ) -> tuple[str | None, Mapping[str, object] | None]:
-        """The one path with all params of the task, and what is there; None for no object."""
-        path = _path_in(self.given)
-        found = None if path is None else _at(params, path)
-        if found is _ABSENT:
-            return path, {}
-        return path, _object(found)
+    def _path_of(self, name: str) -> str | None:
+        """Where in the params a field of the task comes from; None for one that does not."""
+        whole = _path_in(self.given)
+        if whole is None:
+            return _path_in(as_mapping(self.given).get(name))
+        return _joined(whole, name)
+
+    def _unknown(self, fields: _Fields, params: Mapping[str, object]) -> list[str]:
+        """What stands beside the fields of the task, where one path has all of its params."""
+        whole = _path_in(self.given)
+        given = as_mapping(None if whole is None else _at(params, whole))
+        return sorted(given.keys() - fields.known)
 
 
 def _readers(definition: Mapping[str, object]) -> Iterator[_Reader]:
@@ -233,7 +232,7 @@ def _readers_in(value: object, *, always_runs: bool, is_within: bool = False) ->
     if isinstance(value, list):
         for each in cast("list[object]", value):
             yield from _readers_in(each, always_runs=always_runs, is_within=is_within)
-    elif (row := _object(value)) is not None:
+    elif row := as_mapping(value):
         always_runs = always_runs and not row.get("optional")  # its failure ends no workflow
         given = as_mapping(row.get("inputParameters")).get("params")
         if given is not None:
@@ -300,10 +299,12 @@ def _fields_of(taskdef: Mapping[str, object] | None) -> _Fields | None:
     found = as_mapping(taskdef)
     for key in ("inputSchema", "data", "properties", "params"):
         found = as_mapping(found.get(key))
-    known, required = _object(found.get("properties")), found.get("required", [])
-    if known is None or not isinstance(required, list):
+    known, required = found.get("properties"), found.get("required", [])
+    if not isinstance(known, Mapping) or not isinstance(required, list):
         return None
-    return _Fields(known, [str(name) for name in cast("list[object]", required)])
+    return _Fields(
+        cast("Mapping[str, object]", known), [str(name) for name in cast("list[object]", required)]
+    )
 
 
 def _joined(path: str | None, name: str) -> str:
@@ -320,13 +321,10 @@ def _at(params: Mapping[str, object], path: str) -> object:
     """What is at a path; `_ABSENT` where an object has no such name."""
     found: object = params
     for name in path.split(".") if path else ():
-        if (inside := _object(found)) is None:
+        inside = as_mapping(found)
+        if inside is not found:  # no object
             return None
         found = inside.get(name, _ABSENT)
         if found is _ABSENT:
             break
     return found
-
-
-def _object(value: object) -> Mapping[str, object] | None:
-    return cast("Mapping[str, object]", value) if isinstance(value, Mapping) else None

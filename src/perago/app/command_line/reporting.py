@@ -9,7 +9,7 @@ import json
 import sys
 import traceback
 import warnings
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
@@ -69,6 +69,17 @@ def say_lines(text: str) -> None:
 def say_json(schema: str, document: Mapping[str, object]) -> None:
     """Print data as one JSON document; `schema` is a name with a version, like `check/1`."""
     typer.echo(json.dumps({"schema": f"perago.{schema}", **document}, indent=2))
+
+
+def say_answer(
+    schema: str, document: Mapping[str, object], lines: Iterable[str], *, as_json: bool
+) -> None:
+    """Print data as one JSON document, or line by line for a person."""
+    if as_json:
+        say_json(schema, document)
+        return
+    for line in lines:
+        say(line)
 
 
 def warn(text: str) -> None:

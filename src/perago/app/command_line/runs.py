@@ -17,13 +17,15 @@ from perago.app.command_line.services import (
     OneRepository,
     RepositoryName,
     ask,
+    branch_option,
     one_or_all,
+    repository_option,
     workflows_if_configured,
 )
 from perago.app.runs import held_runs
 from perago.domain.attempt_history import workspace_in
 from perago.domain.errors import RuntimeConfigError
-from perago.domain.lakefs import RepositoryId
+from perago.domain.lakefs import BranchName, RepositoryId
 from perago.domain.run import RunKey, start_anew
 from perago.domain.text import in_units
 from perago.ports.asking import all_changes
@@ -41,8 +43,7 @@ def runs(
     repository: RepositoryName,
     *,
     branch: Annotated[
-        str | None,
-        typer.Option("--branch", metavar="BRANCH", help="Only runs that will publish there."),
+        BranchName | None, branch_option("Only runs that will publish there.")
     ] = None,
     as_json: reporting.JsonOption = False,
 ) -> None:
@@ -112,11 +113,9 @@ def abandon(
         return home, key, await held_runs.abandon_run(lakefs, workflows, home, key, force=force)
 
     home, key, removed = ask(remove)
-    if as_json:
-        reporting.say_json("abandon/1", {"repository": home, "run": key, "removed": removed})
-        return
-    for name in removed:
-        reporting.say(f"removed: {name}")
+    document = {"repository": home, "run": key, "removed": removed}
+    lines = (f"removed: {name}" for name in removed)
+    reporting.say_answer("abandon/1", document, lines, as_json=as_json)
 
 
 async def _list(
@@ -246,10 +245,7 @@ def reset_task(
     ],
     *,
     repository: Annotated[
-        str | None,
-        typer.Option(
-            "--repo", metavar="REPO", help="Repository, if Conductor no longer has the task."
-        ),
+        RepositoryId | None, repository_option("Repository, if Conductor no longer has the task.")
     ] = None,
     as_json: reporting.JsonOption = False,
 ) -> None:
@@ -286,19 +282,19 @@ def reset_task(
 
 
 async def _reset(
-    services: "Container", repository: str | None, workflow: str, reference: str
+    services: "Container", repository: RepositoryId | None, workflow: str, reference: str
 ) -> resetting.Reset:
     workflows = services.conductor().workflows
-    found = RepositoryId(repository or await _repository_of(workflows, workflow, reference))
+    found = repository or await _repository_of(workflows, workflow, reference)
     return await resetting.reset_task(services.reset_tools(), found, workflow, reference)
 
 
-async def _repository_of(workflows: Workflows, workflow: str, reference: str) -> str:
+async def _repository_of(workflows: Workflows, workflow: str, reference: str) -> RepositoryId:
     """The repository in the task's own input."""
     record = await workflows.read(workflow)
     for attempt in record.attempts if record else ():
         repository = workspace_in(attempt.input_data).get("repository")
         if attempt.snapshot.reference_name == reference and repository is not None:
-            return str(repository)
+            return RepositoryId(str(repository))
     text = f"Conductor has no workspace of {reference} in workflow {workflow}; add --repo REPO"
     raise reporting.CommandUsageError(text)

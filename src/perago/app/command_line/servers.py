@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 import perago_servers
-from perago.app.command_line.reporting import CommandGroup, JsonOption, note, say, say_json
+from perago.app.command_line.reporting import CommandGroup, JsonOption, note, say, say_answer
 from perago.domain.errors import PeragoError
 from perago_servers.__main__ import PROGRAMS
 from perago_servers.cache import cache_root, is_made
@@ -94,11 +94,8 @@ def fetch(*, as_json: JsonOption = False) -> None:
     """Fetch and build both, once per user: six minutes."""
     with server_errors():
         found = {name: str(PROGRAMS[name].fetch()) for name in NAMES}
-    if as_json:
-        say_json("servers/1", {"servers": found})
-        return
-    for name, path in found.items():
-        say(f"{name}: {path}")
+    lines = (f"{name}: {path}" for name, path in found.items())
+    say_answer("servers/1", {"servers": found}, lines, as_json=as_json)
 
 
 @servers_group.subcommand("status")
@@ -106,13 +103,13 @@ def status(*, as_json: JsonOption = False) -> None:
     """Show the versions, whether they are fetched, and where lakectl is."""
     keys = {name: PROGRAMS[name].key for name in NAMES}
     found = {name: key if is_made(key) else None for name, key in keys.items()}
-    lakectl = _programs() / "lakectl"
-    if as_json:
-        say_json("servers-status/1", {"servers": found, "lakectl": str(lakectl)})
-        return
-    for name, made in found.items():
-        say(f"{name}: {made or f'{keys[name]}, not fetched yet: perago servers fetch'}")
-    say(f"lakectl: {lakectl}")
+    lakectl = str(_programs() / "lakectl")
+    lines = (
+        f"{name}: {made or f'{keys[name]}, not fetched yet: perago servers fetch'}"
+        for name, made in found.items()
+    )
+    document = {"servers": found, "lakectl": lakectl}
+    say_answer("servers-status/1", document, [*lines, f"lakectl: {lakectl}"], as_json=as_json)
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
@@ -18,31 +18,28 @@ if TYPE_CHECKING:
     from perago.app.container import Container
 
 Answer = TypeVar("Answer")
+
+
+def repository_option(text: str) -> Any:  # noqa: ANN401  # typer keeps the type to itself
+    """`--repo REPO`, with what a command needs it for."""
+    return typer.Option("--repo", metavar="REPO", parser=RepositoryId, help=text)
+
+
+def branch_option(text: str) -> Any:  # noqa: ANN401  # typer keeps the type to itself
+    """`--branch BRANCH`, with what a command needs it for."""
+    return typer.Option("--branch", metavar="BRANCH", parser=BranchName, help=text)
+
+
 # Arguments and options that several commands have.
 RepositoryName = Annotated[str, typer.Argument(metavar="REPO", help="Name of the repository.")]
 OneRepository = Annotated[
-    RepositoryId | None,
-    typer.Option(
-        "--repo", metavar="REPO", parser=RepositoryId, help="Look here only. Default: everywhere."
-    ),
+    RepositoryId | None, repository_option("Look here only. Default: everywhere.")
 ]
 LeftRepository = Annotated[
-    RepositoryId | None,
-    typer.Option(
-        "--repo",
-        metavar="REPO",
-        parser=RepositoryId,
-        help="Repository, if Conductor does not know the workflow.",
-    ),
+    RepositoryId | None, repository_option("Repository, if Conductor does not know the workflow.")
 ]
 LeftBranch = Annotated[
-    BranchName | None,
-    typer.Option(
-        "--branch",
-        metavar="BRANCH",
-        parser=BranchName,
-        help="Branch. Default: the one of the repository.",
-    ),
+    BranchName | None, branch_option("Branch. Default: the one of the repository.")
 ]
 
 

@@ -41,15 +41,12 @@ def verify(
     if "://" not in destination:
         destination = f"file://{Path(destination).absolute()}"
     found = pipeline_parts.verify(settings, open_lakefs, repository, commit, prefix, destination)
-    if as_json:
-        reporting.say_json("verify/1", {"commit": commit, **asdict(found)})
-    else:
-        for line in found.shown:
-            reporting.say(line)
-        reporting.say(
-            f"{found.objects} objects, {found.bytes} bytes, {found.damaged} damaged, "
-            f"{found.size_only} compared by size only; report: {found.report}"
-        )
+    total = (
+        f"{found.objects} objects, {found.bytes} bytes, {found.damaged} damaged, "
+        f"{found.size_only} compared by size only; report: {found.report}"
+    )
+    document = {"commit": commit, **asdict(found)}
+    reporting.say_answer("verify/1", document, [*found.shown, total], as_json=as_json)
     if found.damaged:
         raise typer.Exit(DAMAGED)
 
@@ -88,15 +85,10 @@ def publications(
     settings = load_settings()
     repository, commit = _resolved(settings, address)
     found = pipeline_parts.publications(settings, open_lakefs, repository, commit)
-    if as_json:
-        rows = [dict(zip(HEADINGS, row, strict=True)) for row in found.rows]
-        reporting.say_json(
-            "publications/1", {"commit": commit, "commits": found.commits, "rows": rows}
-        )
-        return
-    reporting.say("\t".join(HEADINGS))
-    for row in found.rows:
-        reporting.say("\t".join(map(str, row)))
+    rows = [dict(zip(HEADINGS, row, strict=True)) for row in found.rows]
+    document = {"commit": commit, "commits": found.commits, "rows": rows}
+    lines = ("\t".join(map(str, row)) for row in (HEADINGS, *found.rows))
+    reporting.say_answer("publications/1", document, lines, as_json=as_json)
 
 
 spark_group = reporting.CommandGroup("Fetch the jars that Spark tasks need.")
@@ -116,9 +108,5 @@ def jars(
     """Fetch the jars for this pyspark into the user's cache, and print their paths."""
     from perago.app import pipeline_parts  # noqa: PLC0415  # heavy, and needed late
 
-    found = pipeline_parts.fetch_spark_jars(ivy_settings)
-    if as_json:
-        reporting.say_json("spark-jars/1", {"jars": [str(path) for path in found]})
-        return
-    for path in found:
-        reporting.say(str(path))
+    found = list(map(str, pipeline_parts.fetch_spark_jars(ivy_settings)))
+    reporting.say_answer("spark-jars/1", {"jars": found}, found, as_json=as_json)

@@ -13,7 +13,12 @@ import typer
 
 from perago.app.command_line import reporting
 from perago.app.command_line.params import check_params, complete_params, merged_params
-from perago.app.command_line.services import RepositoryName, ask
+from perago.app.command_line.services import (
+    RepositoryName,
+    ask,
+    branch_option,
+    repository_option,
+)
 from perago.domain.attempt import AttemptStatus, WorkflowStatus
 from perago.domain.attempt_history import AttemptEvidence
 from perago.domain.lakefs import BranchName, CommitId, RepositoryId
@@ -50,10 +55,8 @@ def head(
     `perago submit` starts a workflow from there by itself.
     """
     commit = ask(lambda services: _head(services, RepositoryId(repository), BranchName(branch)))
-    if as_json:
-        reporting.say_json("head/1", {"repository": repository, "branch": branch, "commit": commit})
-    else:
-        reporting.say(commit)
+    document = {"repository": repository, "branch": branch, "commit": commit}
+    reporting.say_answer("head/1", document, [commit], as_json=as_json)
 
 
 def submit(
@@ -61,8 +64,8 @@ def submit(
         str, typer.Argument(metavar="WORKFLOW", help="Name of a registered workflow.")
     ],
     *,
-    repository: Annotated[str, typer.Option("--repo", metavar="REPO", help="The repository.")],
-    branch: Annotated[str, typer.Option(metavar="BRANCH", help="The target branch.")],
+    repository: Annotated[RepositoryId, repository_option("The repository.")],
+    branch: Annotated[BranchName, branch_option("The target branch.")],
     params: Annotated[
         list[str] | None,
         typer.Option(
@@ -87,18 +90,14 @@ def submit(
             " workflow under another one"
         )
     given = merged_params(params or [])
-    address = RepositoryId(repository), BranchName(branch)
     submitted, record = ask(
-        lambda services: _submit(services, workflow, address, given, waits=wait)
+        lambda services: _submit(services, workflow, (repository, branch), given, waits=wait)
     )
-    if as_json:
-        ended = {} if record is None else {"status": record.status, "output": record.output_data}
-        reason = {} if record is None else {"reason": record.reason}
-        reporting.say_json("submit/1", {**asdict(submitted), **ended, **reason})
-    elif record is None:
-        reporting.say(submitted.workflow_id)
-    else:
-        reporting.say(f"{submitted.workflow_id} {record.status}")
+    document, line = asdict(submitted), submitted.workflow_id
+    if record is not None:
+        end = {"status": record.status, "output": record.output_data, "reason": record.reason}
+        document, line = {**document, **end}, f"{line} {record.status}"
+    reporting.say_answer("submit/1", document, [line], as_json=as_json)
     if record is not None and record.status is not WorkflowStatus.COMPLETED:
         reporting.note(f"{workflow}: {record.reason or 'no reason was given'}")
         raise typer.Exit(reporting.FAILED)

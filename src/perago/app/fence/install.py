@@ -71,9 +71,9 @@ async def install_fence(
     Protection comes first: from the first publication under `settled` on, a hard reset by a person
     would let retries publish again what it removed.
     """
-    is_open = protect and not await tools.branches.is_protected(repository, branch)
+    is_open = protect and not await tools.lakefs.branches.is_protected(repository, branch)
     if protect:
-        await tools.branches.protect(repository, branch)
+        await tools.lakefs.branches.protect(repository, branch)
     report = await _change(tools, repository, branch, FENCE_FILE)
     return replace(report, protection_added=is_open)
 
@@ -120,11 +120,11 @@ async def _change(
     A merge whose answer is lost is looked for on the new head, and sent again where it is not: it
     names the head that it expects, so at most one of them lands.
     """
-    protected = await tools.branches.is_protected(repository, branch)
+    protected = await tools.lakefs.branches.is_protected(repository, branch)
     first: bytes | None = None
     answer: outcome.MergeAnswer | None = None
     for _ in range(TRIES_MAX):
-        head = (await tools.branches.head(repository, branch)).commit
+        head = (await tools.lakefs.branches.head(repository, branch)).commit
         found = await read_fence(tools, repository, head)
         first = found if answer is None else first
         if found != wanted:
@@ -167,22 +167,24 @@ async def _publish(
     verb = "remove" if wanted is None else "install"
     text, owner = f"perago: {verb} the publication fence", {LOGICAL_TASK_KEY: FENCE_OWNER}
     side = fence_branch(tools.identities.new_execution_id())
-    async with removed_afterwards(tools.branches, repository, side):
-        await tools.branches.create(repository, side, head, hidden=True)
+    async with removed_afterwards(tools.lakefs.branches, repository, side):
+        await tools.lakefs.branches.create(repository, side, head, hidden=True)
         await _write(tools, repository, side, wanted)
-        commit = await tools.commits.commit(CommitRequest(repository, side, text, owner))
+        commit = await tools.lakefs.commits.commit(CommitRequest(repository, side, text, owner))
         metadata = {**owner, EXPECTED_HEAD: head}
-        return await tools.branches.merge(MergeRequest(repository, commit, branch, text, metadata))
+        return await tools.lakefs.branches.merge(
+            MergeRequest(repository, commit, branch, text, metadata)
+        )
 
 
 async def _write(
     tools: FenceTools, repository: RepositoryId, side: BranchName, wanted: bytes | None
 ) -> None:
     if wanted is None:
-        await tools.objects.delete_many(repository, side, [FENCE_PATH])
+        await tools.lakefs.objects.delete_many(repository, side, [FENCE_PATH])
         return
     with TemporaryDirectory() as folder:
         source = Path(folder) / "fence.yaml"
         source.write_bytes(wanted)
         upload = ObjectUpload(FENCE_PATH, source, content_type=CONTENT_TYPE)
-        await tools.objects.upload(repository, side, upload)
+        await tools.lakefs.objects.upload(repository, side, upload)

@@ -25,8 +25,8 @@ from perago.domain.names import PROTECTED_CANARIES, canary_branches
 from perago.domain.paths import FENCE_PATH
 from perago.domain.settled import after_merge
 from perago.ports import errors
-from perago.ports.lakefs import Branches, CommitRequest, Commits, MergeRequest
-from perago.ports.objects import Objects
+from perago.ports.installations import LakeFSInstallation
+from perago.ports.lakefs import Branches, CommitRequest, MergeRequest
 from perago.ports.system import Clock, Concurrency, Identities
 
 WRONG_HEAD = "0" * 64  # the form of a commit id, and the id of no commit
@@ -50,18 +50,16 @@ UNPROTECTED = (
 
 @dataclass(frozen=True, slots=True)
 class FenceTools:
-    """The ports by which a fence is installed and tried."""
+    """By what a fence is installed and tried."""
 
-    branches: Branches
-    commits: Commits
-    objects: Objects
+    lakefs: LakeFSInstallation
     identities: Identities
 
 
 async def read_fence(tools: FenceTools, repository: RepositoryId, ref: str) -> bytes | None:
     """The bytes of the fence file at a reference, or None."""
     try:
-        return await tools.objects.read(repository, ref, FENCE_PATH)
+        return await tools.lakefs.objects.read(repository, ref, FENCE_PATH)
     except errors.ObjectMissingError:
         return None
 
@@ -87,7 +85,7 @@ async def refuses_wrong_head(tools: FenceTools, repository: RepositoryId, commit
     for no answer, PublicationRefusedError for a hook that is not ours or a broken action file.
     """
     target, source = canary_branches(tools.identities.new_execution_id())
-    async with removed_afterwards(tools.branches, repository, target, source):
+    async with removed_afterwards(tools.lakefs.branches, repository, target, source):
         staged = await _empty_commit(tools, repository, target, source, commit)
 
         async def is_refused(expected: str) -> bool:
@@ -114,16 +112,16 @@ async def _empty_commit(
 ) -> CommitId:
     """Create two branches on a commit, and put an empty commit on the second one."""
     for name in (target, source):
-        await tools.branches.create(repository, name, head, hidden=True)
+        await tools.lakefs.branches.create(repository, name, head, hidden=True)
     request = CommitRequest(repository, source, MESSAGE, {}, allow_empty=True)
-    return await tools.commits.commit(request)
+    return await tools.lakefs.commits.commit(request)
 
 
 async def _merge(
     tools: FenceTools, repository: RepositoryId, staged: CommitId, target: BranchName, expected: str
 ) -> outcome.MergeAnswer:
     metadata = {EXPECTED_HEAD: expected}
-    return await tools.branches.merge(
+    return await tools.lakefs.branches.merge(
         MergeRequest(repository, staged, target, MESSAGE, metadata, allow_empty=True)
     )
 
@@ -232,10 +230,10 @@ async def verify_fence(
     The merge into a protected branch takes seconds: `if_protected_only` spares it where `branch` is
     not protected.
     """
-    head = (await tools.branches.head(repository, branch)).commit
+    head = (await tools.lakefs.branches.head(repository, branch)).commit
     seen = recognise_fence(await read_fence(tools, repository, head))
     state, protected_merge = seen.state, ProtectedMerge.NOT_TRIED
-    protected = await tools.branches.is_protected(repository, branch)
+    protected = await tools.lakefs.branches.is_protected(repository, branch)
     if state is FenceState.TRUSTED and not await refuses_wrong_head(tools, repository, head):
         state = FenceState.DEAD
     if state is FenceState.TRUSTED and (protected or not if_protected_only):
@@ -256,7 +254,7 @@ async def _merge_protected(
     The rule covers the protected canaries of all checks: one that a dead check leaves behind is
     removed by the next.
     """
-    branches = tools.branches
+    branches = tools.lakefs.branches
     execution_id = tools.identities.new_execution_id()
     target, source = canary_branches(execution_id, protected=True)
     async with removed_afterwards(branches, repository, target, source):
@@ -285,7 +283,7 @@ async def _is_enforced(
 ) -> bool:
     """Whether the server refuses to reset a branch to where it is, which changes nothing."""
     for _ in range(LOOKS_MAX):
-        answer = await tools.branches.relocate(repository, target, head)
+        answer = await tools.lakefs.branches.relocate(repository, target, head)
         if isinstance(answer, outcome.RelocationRefused):
             return answer.protected
         await clock.sleep(PAUSE_SECONDS)

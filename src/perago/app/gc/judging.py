@@ -30,7 +30,8 @@ from perago.domain.run import RunKey, run_branch, workflow_of_run
 from perago.ports import errors
 from perago.ports.asking import pages
 from perago.ports.conductor import TaskQueue
-from perago.ports.lakefs import Branches, Commits, TagRecord, Tags
+from perago.ports.installations import LakeFSInstallation
+from perago.ports.lakefs import TagRecord
 from perago.ports.system import Clock
 
 NOT_OURS = "Perago makes no such names"
@@ -44,17 +45,6 @@ UNANSWERED_IN_A_ROW_MAX = 3
 # that runs from one that died. `--older-than` must not take the branches of a running one. Ten
 # minutes are far above seconds; branches of a dead check stay that long at least, and do no harm.
 CHECK_TAKES_MAX = timedelta(minutes=10)
-
-
-@dataclass(frozen=True, slots=True)
-class GcTools:
-    """The ports of a pass."""
-
-    branches: Branches
-    commits: Commits
-    tags: Tags
-    queue: TaskQueue
-    clock: Clock
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +105,9 @@ def workflow_in(record: CommitRecord) -> str:
 class PassSoFar:
     """The repository, the ages, and a line for each leftover that was judged."""
 
-    tools: GcTools
+    lakefs: LakeFSInstallation
+    queue: TaskQueue
+    clock: Clock
     repository: RepositoryId
     times: retention.RetentionTimes
     dry_run: bool = False
@@ -135,7 +127,7 @@ class PassSoFar:
             text = f"not asked: Conductor did not answer {self._unanswered} requests in a row"
             raise errors.UnavailableError(text)
         try:
-            self._asked[workflow_id] = await self.tools.queue.read_workflow(workflow_id)
+            self._asked[workflow_id] = await self.queue.read_workflow(workflow_id)
         except errors.UnavailableError:
             self._unanswered += 1
             raise
@@ -179,13 +171,14 @@ class PassSoFar:
 
     async def settle_tag(self, kind: str, tag: TagName, verdict: retention.Retention) -> None:
         """Act on a verdict about a tag."""
-        await self.settle(kind, tag, verdict, partial(self.tools.tags.delete, self.repository, tag))
+        delete = partial(self.lakefs.tags.delete, self.repository, tag)
+        await self.settle(kind, tag, verdict, delete)
 
     async def settle_branch(
         self, kind: str, branch: BranchName, verdict: retention.Retention
     ) -> None:
         """Act on a verdict about a branch."""
-        delete = partial(self.tools.branches.delete, self.repository, branch)
+        delete = partial(self.lakefs.branches.delete, self.repository, branch)
         await self.settle(kind, branch, verdict, delete)
 
     def kept(self, kind: str, name: str, reason: str) -> None:
@@ -199,21 +192,21 @@ class PassSoFar:
 
     async def tags(self, prefix: str) -> AsyncIterator[TagRecord]:
         """Tags that start with `prefix`, in order."""
-        listing = partial(self.tools.tags.list_page, self.repository, prefix)
+        listing = partial(self.lakefs.tags.list_page, self.repository, prefix)
         async for page in pages(listing, pages_max=PAGES_MAX):
             for tag in page.tags:
                 yield tag
 
     async def branches(self, prefix: str) -> AsyncIterator[BranchName]:
         """Names of private branches that start with `prefix`, in order."""
-        listing = partial(self.tools.branches.list_page, self.repository, prefix, show_hidden=True)
+        listing = partial(self.lakefs.branches.list_page, self.repository, prefix, show_hidden=True)
         async for page in pages(listing, pages_max=PAGES_MAX):
             for name in page.names:
                 yield name
 
     def since(self, seconds: float) -> timedelta:
         """How long ago it was, also where clocks differ; of seconds since 1970."""
-        return max(self.tools.clock.now() - datetime.fromtimestamp(seconds, UTC), timedelta(0))
+        return max(self.clock.now() - datetime.fromtimestamp(seconds, UTC), timedelta(0))
 
     def age_of(self, moment: datetime | None) -> timedelta | None:
         """How long ago it was, if it is known when."""
@@ -225,9 +218,9 @@ async def judge_checkpoint_branch(so_far: PassSoFar, branch: BranchName) -> rete
     key = key_of_checkpoint(branch)
     if key is None:
         return retention.Keep(NOT_OURS)
-    tools, repository = so_far.tools, so_far.repository
-    head = await tools.branches.head(repository, branch)
-    decision = await tools.tags.read(repository, decision_tag(key))
+    lakefs, repository = so_far.lakefs, so_far.repository
+    head = await lakefs.branches.head(repository, branch)
+    decision = await lakefs.tags.read(repository, decision_tag(key))
     segment = workflow_of_key(key)
     # A name holds a hash of an odd workflow id. Then only the commit tells the id itself.
     written = workflow_in(head)
@@ -249,7 +242,7 @@ async def judge_held_run(
         return retention.judge_run(standing, None, so_far.times, decided=False)
     head: CommitRecord | None = None
     with suppress(errors.BranchMissingError):  # its finish has published and removed it
-        head = await so_far.tools.branches.head(so_far.repository, run_branch(key))
+        head = await so_far.lakefs.branches.head(so_far.repository, run_branch(key))
     age = await _age_of_run(so_far, workflow, head, base)
     decided = head is not None and await _is_decided(so_far, key, head.commit)
     return retention.judge_run(standing, age, so_far.times, decided=decided)
@@ -283,4 +276,4 @@ async def _age_of_run(
         return None if head.commit == base else so_far.since(head.created_at)
     if workflow is not None:
         return None
-    return so_far.since((await so_far.tools.commits.read(so_far.repository, base)).created_at)
+    return so_far.since((await so_far.lakefs.commits.read(so_far.repository, base)).created_at)

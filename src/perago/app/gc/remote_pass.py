@@ -143,7 +143,7 @@ class RemotePass(judging.PassSoFar):
         workflow = await self.ask(owner.segment)
         if workflow is None and owner.decisions and _HASH.fullmatch(owner.segment):
             commit = owner.decisions[0].commit
-            written = judging.workflow_in(await self.tools.commits.read(self.repository, commit))
+            written = judging.workflow_in(await self.lakefs.commits.read(self.repository, commit))
             if names.workflow_segment(written) == owner.segment:
                 return await self.ask(written)
         return workflow
@@ -171,7 +171,7 @@ class RemotePass(judging.PassSoFar):
         for tag in decisions:
             if ages and min(ages) < self.times.decision:
                 break
-            record = await self.tools.commits.read(self.repository, tag.commit)
+            record = await self.lakefs.commits.read(self.repository, tag.commit)
             ages.append(self.since(record.created_at))
         return min(ages, default=timedelta(0))
 
@@ -222,12 +222,12 @@ class RemotePass(judging.PassSoFar):
                 STAGING, branch, retention.judge_staging_branch(facts, self.times)
             )
             return
-        head = await self.tools.branches.head(self.repository, branch)
+        head = await self.lakefs.branches.head(self.repository, branch)
         await self._judge_branch(branch, head, owner, task_id)
 
     async def _judge_by_commit(self, branch: BranchName) -> None:
         """A branch whose name tells no owner: its own commit may."""
-        head = await self.tools.branches.head(self.repository, branch)
+        head = await self.lakefs.branches.head(self.repository, branch)
         written = judging.owner_by_commit(branch, head)
         if written is None:
             await self._judge_branch(branch, head, Owner(""), "")
@@ -267,7 +267,7 @@ class RemotePass(judging.PassSoFar):
             or not over
         ):
             return False  # the answer would keep nothing, so Conductor is not asked
-        record = await self.tools.queue.read_attempt(owner.workflow.workflow_id, task_id)
+        record = await self.queue.read_attempt(owner.workflow.workflow_id, task_id)
         return record is not None and (record.reason or "").startswith(OUTCOME_UNKNOWN)
 
     async def _is_decided(self, head: CommitRecord, key: str | None, owner: Owner) -> bool:
@@ -280,11 +280,11 @@ class RemotePass(judging.PassSoFar):
             tag = decision_tag(LogicalExecutionKey(key))
             if self.dry_run and tag in self.gone:
                 return False  # a real pass would have removed it by now
-            return await self.tools.tags.read(self.repository, tag) is not None
+            return await self.lakefs.tags.read(self.repository, tag) is not None
         decided = [tag.commit for tag in owner.decisions if tag.name not in self.gone]
         if not decided:
             return False
-        walk = await self.tools.commits.first_parents(
+        walk = await self.lakefs.commits.first_parents(
             self.repository, head.commit, decided[0], commits_max=LATE_COMMITS_MAX
         )
         return any(record.commit in decided for record in walk.commits)
@@ -297,7 +297,7 @@ class RemotePass(judging.PassSoFar):
         were made during this pass are looked through after the deletion, answered or not.
         """
         try:
-            await self.tools.branches.delete(self.repository, branch)
+            await self.lakefs.branches.delete(self.repository, branch)
         except ServiceError:
             await self._look_again(branch, owner)
             raise
@@ -305,7 +305,7 @@ class RemotePass(judging.PassSoFar):
 
     async def _look_again(self, branch: BranchName, owner: Owner) -> str | None:
         """Not given up at the first lost answer: no later pass can find what is missing here."""
-        return await until_answered(self.tools.clock, lambda: self._put_back(branch, owner))
+        return await until_answered(self.clock, lambda: self._put_back(branch, owner))
 
     async def _put_back(self, branch: BranchName, owner: Owner) -> str | None:
         # No decision is on a scratch branch.
@@ -314,10 +314,10 @@ class RemotePass(judging.PassSoFar):
         async for tag in self.tags(f"{names.DECISION_TAG_PREFIX}{owner.segment}-"):
             if tag.name in self._listed and tag.name not in self.gone:
                 continue  # it was there before the branch was judged, and did not hold it
-            record = await self.tools.commits.read(self.repository, tag.commit)
+            record = await self.lakefs.commits.read(self.repository, tag.commit)
             if record.metadata.get(STAGING_BRANCH) == branch:
                 with suppress(BranchExistsError):  # it never went, or another pass put it back
-                    await self.tools.branches.create(
+                    await self.lakefs.branches.create(
                         self.repository, branch, tag.commit, hidden=True
                     )
                 return "its attempt decided during the removal, so the branch was put back"

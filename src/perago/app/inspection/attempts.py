@@ -6,11 +6,11 @@ not answer is named in `missing`, and what the other one knows is shown all the 
 """
 
 from collections import defaultdict
-from collections.abc import AsyncIterator
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import TypeVar
 
 from perago.app.inspection.attribution import Attribution, Found
 from perago.domain import attempt_history as known
@@ -21,10 +21,9 @@ from perago.domain.lakefs import BranchName, CommitRecord, RepositoryId
 from perago.ports.asking import pages
 from perago.ports.conductor import WorkflowRecord, Workflows
 from perago.ports.errors import MissingError, ServiceError
-from perago.ports.lakefs import Branches, Commits, Repositories, Tags
+from perago.ports.installations import LakeFSInstallation
 from perago.ports.system import Clock
 
-Left = TypeVar("Left", known.LeftTag, known.LeftBranch)
 HISTORY_PAGE = 1000  # commits in one answer: the most that lakeFS gives
 # 10,000 commits of a branch. Whoever looks for older ones names the workflow.
 HISTORY_PAGES_MAX = 10
@@ -43,10 +42,7 @@ CLOCK_SKEW = timedelta(hours=1)
 class InspectionTools:
     """The ports that are read; without `workflows` there is no Conductor to ask."""
 
-    branches: Branches
-    commits: Commits
-    tags: Tags
-    repositories: Repositories
+    lakefs: LakeFSInstallation
     clock: Clock
     workflows: Workflows | None = None
 
@@ -67,7 +63,7 @@ async def gather(tools: InspectionTools, question: Question) -> known.AttemptHis
     gathering = _Gathering(tools, question)
     await gathering.read()
     found = gathering.found
-    attribution = Attribution(found, tools.commits)
+    attribution = Attribution(found, tools.lakefs.commits)
     await attribution.run()
     tasks = attribution.tasks.values()
     for task in tasks:
@@ -151,7 +147,7 @@ class _Gathering:
         if repository is not None and branch is not None:
             found[repository][branch] = None
         elif repository is not None and repository not in found:
-            facts = await self.tools.repositories.read(repository)
+            facts = await self.tools.lakefs.repositories.read(repository)
             found[repository][facts.default_branch] = None
         # A workflow that Conductor knows may publish nowhere: its rows are all there is to show.
         if not found and not any(self.found.records.values()):
@@ -174,7 +170,7 @@ class _Gathering:
         start, found = str(branch), list[CommitRecord]()
         for _ in range(HISTORY_PAGES_MAX):
             try:
-                walk = await self.tools.commits.first_parents(
+                walk = await self.tools.lakefs.commits.first_parents(
                     repository, start, None, commits_max=HISTORY_PAGE
                 )
             except MissingError:
@@ -199,7 +195,7 @@ class _Gathering:
             head = run_inside(record)
             if head is None or record.metadata.get(STAGING_BRANCH) != branch:
                 continue
-            walk = await self.tools.commits.first_parents(
+            walk = await self.tools.lakefs.commits.first_parents(
                 repository, head, record.parents[0], commits_max=HISTORY_PAGE
             )
             self.found.branches.append(known.BranchHistory(repository, branch, walk.above))
@@ -222,40 +218,35 @@ class _Gathering:
             if asked is None
             else names.staging_branches_of_workflow(asked)
         )
-        found = self.found
+        found, lakefs = self.found, self.tools.lakefs
         for prefix, branches in (
             (staging, found.staging),
             (f"{CHECKPOINT_BRANCH_PREFIX}{named}", found.checkpoints),
         ):
-            await self._listed(f"branches {prefix}*", branches, self._branches(repository, prefix))
+            with self._as_far_as_it_goes(f"branches {prefix}*"):
+                ask = partial(lakefs.branches.list_page, repository, prefix, show_hidden=True)
+                async for page in pages(ask, pages_max=LISTING_PAGES_MAX):
+                    made = map(partial(known.LeftBranch, repository), page.names, page.heads)
+                    branches.extend(made)
         for prefix, tags in (
             (f"{names.DECISION_TAG_PREFIX}{named}", found.decisions),
             (f"{names.ATTEMPT_MARK_PREFIX}{named}", found.marks),
             (names.RELOCATED_TAG_PREFIX, found.replaced),
         ):
-            await self._listed(f"tags {prefix}*", tags, self._tags(repository, prefix))
+            with self._as_far_as_it_goes(f"tags {prefix}*"):
+                listing = partial(lakefs.tags.list_page, repository, prefix)
+                async for listed in pages(listing, pages_max=LISTING_PAGES_MAX):
+                    tags.extend(
+                        known.LeftTag(repository, tag.name, tag.commit) for tag in listed.tags
+                    )
 
-    async def _listed(self, what: str, into: list[Left], found: AsyncIterator[Left]) -> None:
-        """As far as it goes."""
+    @contextmanager
+    def _as_far_as_it_goes(self, what: str) -> Generator[None]:
+        """Keep what was listed before a service failed."""
         try:
-            async for each in found:
-                into.append(each)  # noqa: PERF401 - those before an error are kept
+            yield
         except ServiceError as error:
             self._unanswered(f"Of {what} not all were listed: {error}.")
-
-    async def _branches(
-        self, repository: RepositoryId, prefix: str
-    ) -> AsyncIterator[known.LeftBranch]:
-        ask = partial(self.tools.branches.list_page, repository, prefix, show_hidden=True)
-        async for page in pages(ask, pages_max=LISTING_PAGES_MAX):
-            for name, head in zip(page.names, page.heads, strict=True):
-                yield known.LeftBranch(repository, name, head)
-
-    async def _tags(self, repository: RepositoryId, prefix: str) -> AsyncIterator[known.LeftTag]:
-        ask = partial(self.tools.tags.list_page, repository, prefix)
-        async for page in pages(ask, pages_max=LISTING_PAGES_MAX):
-            for tag in page.tags:
-                yield known.LeftTag(repository, tag.name, tag.commit)
 
     async def _read_newest_workflows(self) -> None:
         """Of a branch: the workflows that published or staged since then, newest first."""

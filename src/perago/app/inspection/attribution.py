@@ -4,7 +4,7 @@ Rows come first, because they are the most certain. Names tell nearly everything
 commit tells is read, up to `READS_MAX`: a question must not become a request for each attempt.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from perago.app.gc.judging import is_own_commit
@@ -119,20 +119,14 @@ class Attribution:
 
         Commits of other writers name no task, and other workflows were not asked for.
         """
-        said = record.metadata
-        key, task_id = (
-            said.get(commit_metadata.LOGICAL_TASK_KEY, ""),
-            said.get(commit_metadata.TASK_ID, ""),
-        )
-        if not task_id or key.partition("/")[0] not in self.found.records:
+        said, attempt = record.metadata, self._attempt_of(record)
+        if attempt is None:
             return
-        self._attempt(key, task_id, _number(said.get(commit_metadata.RETRY_COUNT, ""))).published(
-            record
-        )
+        attempt.published(record)
         owner = owner_by_name(BranchName(said.get(commit_metadata.STAGING_BRANCH, "")))
         staged = said.get(commit_metadata.STAGING_COMMIT)
         if owner is not None and staged is not None:
-            stager = self._attempt(key, owner.task_id, owner.retry_count)
+            stager = self._attempt(attempt.task_key, owner.task_id, owner.retry_count)
             stager.saw(owner.execution_id)
             stager.staged = CommitId(staged)
             stager.decided = stager.decided or commit_metadata.LOGICAL_EXECUTION_KEY in said
@@ -187,8 +181,7 @@ class Attribution:
             maker = staged.get(decision.commit)
             # Only now, because the reads are few (READS_MAX).
             if maker is None and task is None:
-                record = await self._read(decision.repository, decision.commit)
-                maker = self._attempt_of(record) if record is not None else None
+                maker = self._attempt_of(await self._read(decision.repository, decision.commit))
             if maker is not None:
                 maker.staged, maker.decided = decision.commit, True
                 task = self.tasks[maker.task_key]
@@ -226,8 +219,7 @@ class Attribution:
         execution = left.branch.rpartition("-")[2]
         attempt = next((each for each in self._attempts() if execution in each.executions), None)
         if attempt is None:
-            record = await self._read(left.repository, left.head)
-            attempt = self._attempt_of(record) if record is not None else None
+            attempt = self._attempt_of(await self._read(left.repository, left.head))
         if attempt is None:
             self.left_over.append(left)
         else:
@@ -238,22 +230,18 @@ class Attribution:
         """The tag's name has the execution that replaced it, its commit the attempt of before."""
         execution = tag.tag.rpartition("-")[2]
         if any(execution in each.executions for each in self._attempts()):
-            record = await self._read(tag.repository, tag.commit)
-            attempt = self._attempt_of(record) if record is not None else None
+            attempt = self._attempt_of(await self._read(tag.repository, tag.commit))
             if attempt is not None:
                 attempt.replaced = tag
 
-    def _attempt_of(self, record: CommitRecord) -> known.AttemptEvidence | None:
-        """The attempt that a private commit names."""
-        key, task_id = (
-            record.metadata.get(commit_metadata.LOGICAL_TASK_KEY, ""),
-            record.metadata.get(commit_metadata.TASK_ID, ""),
-        )
+    def _attempt_of(self, record: CommitRecord | None) -> known.AttemptEvidence | None:
+        """The attempt of one of the workflows that a commit names, if there is such a commit."""
+        said: Mapping[str, str] = {} if record is None else record.metadata
+        key = said.get(commit_metadata.LOGICAL_TASK_KEY, "")
+        task_id = said.get(commit_metadata.TASK_ID, "")
         if not task_id or key.partition("/")[0] not in self.found.records:
             return None
-        return self._attempt(
-            key, task_id, _number(record.metadata.get(commit_metadata.RETRY_COUNT, ""))
-        )
+        return self._attempt(key, task_id, commit_metadata.attempt_number(said) - 1)
 
     async def _read(self, repository: RepositoryId, commit: CommitId) -> CommitRecord | None:
         if self._reads >= READS_MAX:
@@ -263,7 +251,3 @@ class Attribution:
             return await self.commits.read(repository, commit)
         except MissingError:
             return None
-
-
-def _number(text: str) -> int:
-    return int(text) if text.isdecimal() else 0

@@ -65,7 +65,6 @@ class Finding:
 class Subject:
     """All that a check may ask; a server is opened by the connection that the check wants."""
 
-    settings: Settings
     connections: Connections
     open_lakefs: Callable[[LakeFSConnection | None], LakeFSInstallation]
     open_conductor: Callable[[ConductorConnection | None], ConductorInstallation]
@@ -79,6 +78,11 @@ class Subject:
     branch: BranchName | None = None
     modules: tuple[str, ...] = ()
     tasks: tuple[TaskDefinition, ...] = ()
+
+    @property
+    def settings(self) -> Settings:
+        """The settings of the worker that is asked about."""
+        return self.connections.settings
 
     @property
     def lakefs_connection(self) -> LakeFSConnection:
@@ -117,7 +121,7 @@ class Subject:
             "REPO": self.repository,
             "BRANCH": self.branch,
             "MODULE": " ".join(self.modules),
-            "PATH": str(self.connections.workspace_root),
+            "PATH": str(self.settings.workspace_root),
         }
         return {name: value for name, value in found.items() if value}
 

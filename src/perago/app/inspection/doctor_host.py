@@ -8,12 +8,12 @@ from contextlib import suppress
 from pathlib import Path
 from shlex import quote
 
-from perago.app.gc.judging import GcTools, retention_times
+from perago.app.gc.judging import retention_times
 from perago.app.gc.local_pass import as_it_was_polled, sweep_directories
 from perago.app.gc.remote_pass import RemotePass
 from perago.app.inspection.doctor import Check, Finding, Status, Subject, coded, ok, remedy_of
 from perago.app.inspection.doctor_lakefs import REPOSITORY
-from perago.app.pipeline_parts import CACHE_DIRECTORY
+from perago.app.pipeline_parts import cache_directory
 from perago.app.settings.runtime_config import (
     WORKER_ID_PREFIX,
     check_writable_root,
@@ -40,7 +40,7 @@ SHOWN_MAX = 5  # of each kind: a person reads one line
 
 async def disk(subject: Subject) -> AsyncIterator[Finding]:
     """Whether a worker may begin a workspace: room, and the right to write."""
-    root = subject.connections.workspace_root
+    root = subject.settings.workspace_root
     space = await subject.concurrency.blocking(lambda: _space(subject))
     text = f"{in_units(space.free)} of {in_units(space.total)} are free below {root}"
     if not space.is_nearly_full:
@@ -52,7 +52,7 @@ async def disk(subject: Subject) -> AsyncIterator[Finding]:
 
 def _space(subject: Subject) -> DiskSpace:
     """Read the disk, and write to it: a quota or a mode says nothing before that."""
-    root = subject.connections.workspace_root
+    root = subject.settings.workspace_root
     there = next(each for each in (root, *root.parents) if each.is_dir())
     usage = shutil.disk_usage(there)
     space = DiskSpace(usage.total, usage.free, subject.settings.disk_free_min)
@@ -66,7 +66,7 @@ def _space(subject: Subject) -> DiskSpace:
 
 async def _what_frees(subject: Subject) -> str:
     """The commands that make room on the disk of the workspaces, the larger part first."""
-    cache = _cache_directory(subject)
+    cache = cache_directory(subject.settings)
     dead = [each.path for each in await _dead_directories(subject)]
     sizes = {
         _gc(subject): await _bytes_of(subject, dead),
@@ -92,14 +92,9 @@ def _bytes_below(directory: Path) -> int:
     return total
 
 
-def _cache_directory(subject: Subject) -> Path:
-    root = subject.connections.workspace_root
-    return subject.connections.cache_directory or root / CACHE_DIRECTORY
-
-
 async def cache(subject: Subject) -> AsyncIterator[Finding]:
     """How much the cache takes, and whether its disk holds what it may grow to."""
-    directory, bound = _cache_directory(subject), subject.connections.cache_bytes_max
+    directory, bound = cache_directory(subject.settings), subject.settings.cache_size
     if not directory.is_dir():
         yield ok(f"empty; at most {in_units(bound)} in {directory}")
         return
@@ -121,7 +116,7 @@ async def leftovers(subject: Subject) -> AsyncIterator[Finding]:
     dead = await _dead_directories(subject)
     if subject.connections.conductor is None:
         return  # only Conductor knows what may go, and that it is missing was said above
-    root, times = subject.connections.workspace_root, retention_times(subject.settings)
+    root, times = subject.settings.workspace_root, retention_times(subject.settings)
     async with subject.conductor() as conductor:
         rows = await _rows_of(dead, conductor.queue)
         if rows:
@@ -143,7 +138,7 @@ async def leftovers(subject: Subject) -> AsyncIterator[Finding]:
 
 
 async def _dead_directories(subject: Subject) -> Sequence[Leftover]:
-    if not subject.connections.workspace_root.is_dir():
+    if not subject.settings.workspace_root.is_dir():
         return ()
     found = await subject.directories.leftovers(older_than_seconds=0)
     return [each for each in found if each.owner is Owner.GONE]
@@ -167,9 +162,8 @@ async def leftovers_in_lakefs(subject: Subject) -> AsyncIterator[Finding]:
     times = retention_times(subject.settings)
     # Its many questions may take as long as those of a worker's own pass.
     async with subject.conductor() as conductor, subject.lakefs(answer_seconds=0) as lakefs:
-        branches, commits, tags = lakefs.branches, lakefs.commits, lakefs.tags
-        tools = GcTools(branches, commits, tags, conductor.queue, subject.clock)
-        judged = await RemotePass(tools, repository, times, dry_run=True).run()
+        services = lakefs, conductor.queue, subject.clock
+        judged = await RemotePass(*services, repository, times, dry_run=True).run()
     left = [f"{each.kind} {each.name}" for each in judged if each.removed]
     if not left:
         kept = f"; {len(judged)} are kept, see `perago gc --dry-run`" if judged else ""

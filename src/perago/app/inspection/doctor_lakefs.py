@@ -284,8 +284,7 @@ async def fence(subject: doctor.Subject) -> AsyncIterator[doctor.Finding]:
     """Whether the head has the fence, and lakeFS enforces it; tried on scratch branches."""
     async with subject.lakefs() as lakefs:
         target = await target_of(subject, lakefs)
-        branches, commits, objects = lakefs.branches, lakefs.commits, lakefs.objects
-        tools = FenceTools(branches, commits, objects, subject.identities)
+        tools = FenceTools(lakefs, subject.identities)
         at = target.repository, target.branch
         try:
             verdict = await verify_fence(tools, subject.clock, *at, if_protected_only=True)

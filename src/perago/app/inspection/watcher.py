@@ -7,16 +7,12 @@ attempt came. A step without proof is not seen, and a step without a time has no
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import cast
-
-from pydantic import ValidationError
 
 from perago.app.inspection.attempts import InspectionTools, Question, gather
 from perago.app.page import model as views
 from perago.app.page.model import PageView, RunState, Seen, Step
-from perago.app.runs.begin import BEGIN_TASK, RunReference
+from perago.app.runs.begin import RunReference, run_begun_by
 from perago.domain import attempt_history as known
 from perago.domain.commit_metadata import LOGICAL_TASK_KEY, RUN, STAGING_COMMIT, attempt_number
 from perago.domain.lakefs import CommitId, CommitRecord, RepositoryId
@@ -103,7 +99,7 @@ class Watcher:
         not_read = dict(self._not_read(history))
         for commit, repository in list(not_read.items())[:COMMITS_READ_MAX]:
             try:
-                self._read[commit] = await self.tools.commits.read(repository, commit)
+                self._read[commit] = await self.tools.lakefs.commits.read(repository, commit)
             except MissingError:
                 self._read[commit] = None
             except ServiceError:
@@ -320,8 +316,9 @@ class _Scene:
         statuses = {each.workflow_id: each.status for each in self.history.workflows}
         seen: set[str] = set()
         for task in self.history.tasks:
-            for run in filter(None, map(_run_in, task.attempts)):
-                if run.key not in seen:
+            for attempt in task.attempts:
+                run = None if attempt.row is None else run_begun_by(attempt.row)
+                if run is not None and run.key not in seen:
                     seen.add(run.key)
                     status = statuses.get(task.workflow_id)
                     yield self._run(run, is_over=status is not None and status.is_terminal)
@@ -342,17 +339,6 @@ class _Scene:
             state = RunState.GONE
         target = f"{run.repository}/{run.branch}"
         return views.RunView(run.key, run.run_branch, target, state, publication)
-
-
-def _run_in(attempt: known.AttemptEvidence) -> RunReference | None:
-    """What `perago.begin` put out; None for every other attempt."""
-    if attempt.row is None or attempt.row.snapshot.task_type != BEGIN_TASK.name:
-        return None
-    result = attempt.row.output_data.get("result")
-    if isinstance(result, Mapping):
-        with suppress(ValidationError):
-            return RunReference.model_validate(cast("Mapping[str, object]", result).get("run"))
-    return None
 
 
 def _is_of_run(branch: known.BranchHistory) -> bool:

@@ -6,7 +6,9 @@ left out is counted. Every value is escaped. Knows no server and no page.
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from graphlib import TopologicalSorter
 from html import escape
+from itertools import groupby
 
 from perago.app.page.model import BranchView, CommitView, RepositoryView
 from perago.domain.names import RUN_BRANCH_PREFIX
@@ -70,21 +72,15 @@ def _stands_on(branch: BranchView, shown: set[str]) -> bool:
 def _without_others(commits: Sequence[CommitView]) -> list[CommitView]:
     """Commits of other workflows that follow each other become one, with their number."""
     kept: list[CommitView] = []
-    count = 0
-    for commit in commits:
-        previous = kept[-1] if kept else None
-        if commit.kind == "other" and previous is not None and previous.kind in {"other", OTHERS}:
-            count += 1
-            kept[-1] = replace(
-                previous,
-                kind=OTHERS,
-                label=f"{count} of others",
-                message=f"{count} commits of other workflows, the newest of them {previous.id}",
-                parents=commit.parents,
-            )
+    for is_other, group in groupby(commits, key=lambda each: each.kind == "other"):
+        newest, *older = group
+        if is_other and older:
+            count = len(older) + 1
+            message = f"{count} commits of other workflows, the newest of them {newest.id}"
+            label, parents = f"{count} of others", older[-1].parents
+            kept.append(replace(newest, kind=OTHERS, label=label, message=message, parents=parents))
         else:
-            count = 1
-            kept.append(commit)
+            kept += [newest, *older]
     return kept
 
 
@@ -128,17 +124,11 @@ def _across(branches: Sequence[BranchView], wide: Sequence[BranchView]) -> dict[
             # The first branch counts: the commits of a run are those of a decision as well.
             steps.setdefault(commit.id, step)
             parents[commit.id] = commit.parents
+    known = {name: [each for each in parents[name] if each in steps] for name in steps}
     across: dict[str, int] = {}
-    left = list(steps)
-    while left:  # without recursion, because a history is longer than a stack is deep
-        name = left[-1]
-        known = [parent for parent in parents[name] if parent in steps]
-        missing = [parent for parent in known if parent not in across]
-        if missing:
-            left += missing
-            continue
-        across[name] = max((across[parent] + steps[name] for parent in known), default=LEFT)
-        left.pop()
+    for name in TopologicalSorter(known).static_order():  # parents first
+        right_of = (across[parent] + steps[name] for parent in known[name])
+        across[name] = max(right_of, default=LEFT)
     return across
 
 

@@ -3,9 +3,10 @@
 Each step is put if absent or looked at before, so a retry goes on where its predecessor ended.
 """
 
+from contextlib import suppress
 from typing import Annotated
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, ValidationError
 
 from perago.app.attempt.choose_target import find_chain, prove, put_mark, require_level
 from perago.app.attempt.complete import check_attempt
@@ -13,6 +14,7 @@ from perago.app.attempt.context import Attempt, AttemptPorts
 from perago.app.attempt.patience import LAKEFS
 from perago.app.authoring.task_definition import TaskDefinition
 from perago.app.authoring.workspace_spec import WorkspaceOutput
+from perago.domain.attempt import AttemptRecord, as_mapping
 from perago.domain.errors import RunRefusedError
 from perago.domain.lakefs import (
     BranchName,
@@ -47,17 +49,6 @@ class RunReference(BaseModel):
     run_branch: _Name
     base: _Name
     key: Annotated[str, Field(pattern=KEY_PATTERN)]
-
-    @classmethod
-    def of(cls, run: Run) -> "RunReference":
-        """The reference of a run."""
-        return cls(
-            repository=run.repository,
-            branch=run.branch,
-            run_branch=run.run_branch,
-            base=run.base,
-            key=run.key,
-        )
 
     def as_value(self) -> Run:
         """The plain value the core works with."""
@@ -104,7 +95,16 @@ async def begin(ports: AttemptPorts, attempt: Attempt, params: BeginParams) -> B
     run = Run(repository, branch, base, key)
     await _open_run_branch(ports, attempt, run)
     workspace = workspace_at(repository, run_branch(key), base)
-    return BeginResult(workspace=workspace, run=RunReference.of(run))
+    reference = RunReference.model_validate(run, from_attributes=True)
+    return BeginResult(workspace=workspace, run=reference)
+
+
+def run_begun_by(row: AttemptRecord) -> RunReference | None:
+    """What a row of `perago.begin` put out; None for every other row."""
+    if row.snapshot.task_type == BEGIN_TASK.name:
+        with suppress(ValidationError):
+            return RunReference.model_validate(as_mapping(row.output_data.get("result")).get("run"))
+    return None
 
 
 async def _find_candidate(ports: AttemptPorts, params: BeginParams) -> CommitRecord:

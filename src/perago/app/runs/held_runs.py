@@ -8,12 +8,12 @@ run branch until it is finished, those of one attempt on its staging branch unti
 published. They are compared with the commit that the run or the attempt started from.
 """
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 
-from perago.app.runs.begin import BEGIN_TASK
+from perago.app.runs.begin import run_begun_by
 from perago.app.runs.finish import FINISH_TASK, FinishResult
 from perago.domain import names
 from perago.domain.attempt import AttemptStatus, WorkflowStatus, as_mapping
@@ -93,16 +93,8 @@ async def with_workflow(workflows: Workflows, run: HeldRun) -> HeldRun:
 
 def _target_of(workflow: WorkflowRecord, key: RunKey) -> str | None:
     """The target branch, as the task that began the run put it out."""
-    for attempt in workflow.attempts:
-        run = _run_in(attempt.output_data.get("result"))
-        if attempt.snapshot.task_type == BEGIN_TASK.name and run.get("key") == key:
-            return str(run.get("branch"))
-    return None
-
-
-def _run_in(given: object) -> Mapping[str, object]:
-    """The `run` that begin puts out and finish is given; empty where there is none."""
-    return as_mapping(as_mapping(given).get("run"))
+    begun = filter(None, map(run_begun_by, workflow.attempts))
+    return next((run.branch for run in begun if run.key == key), None)
 
 
 async def find_run(
@@ -194,7 +186,7 @@ async def find_published(
     workflow = await workflows.read(name if key is None else workflow_of_run(key))
     rows = () if workflow is None else workflow.attempts
     finished = [
-        (_run_in(row.input_data.get("params")), row.output_data)
+        (as_mapping(as_mapping(row.input_data.get("params")).get("run")), row.output_data)
         for row in rows
         if row.snapshot.task_type == FINISH_TASK.name
         and row.snapshot.status is AttemptStatus.COMPLETED

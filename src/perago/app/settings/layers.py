@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
+from perago.domain.attempt import as_mapping
 from perago.domain.errors import RuntimeConfigError
 
 FLAGS, ENVIRONMENT, DOTENV = "flag", "environment", ".env"
@@ -198,14 +199,10 @@ def _read_lakectl(path: Path) -> dict[str, object]:
         raise RuntimeConfigError(f"{path} cannot be read", code="PRG-C006") from error
     values: dict[str, object] = {}
     for name, (section, key) in _LAKECTL_KEYS.items():
-        value = _mapping(_mapping(document).get(section)).get(key)
+        value = as_mapping(as_mapping(document).get(section)).get(key)
         if isinstance(value, str) and value.strip():
             values[name] = value
     return values
-
-
-def _mapping(value: object) -> Mapping[str, Any]:
-    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
 
 
 def default_root(environment: Mapping[str, str] = os.environ, temporary: str | None = None) -> Path:

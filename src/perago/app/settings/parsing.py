@@ -33,7 +33,8 @@ _OF_OTHERS = (
 PLACEHOLDER = "replace-me"
 # Of 1024 although the names are those of 1000: 0.6.1 read them so.
 SIZE_UNITS = {"KB": 1024, "MB": 1024**2, "GB": 1024**3}
-_DURATION_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
+# In seconds; the largest first, because a duration is shown in the first that it is a multiple of.
+_DURATION_UNITS = {"d": 86400, "h": 3600, "m": 60, "s": 1}
 # ASCII: `\d` would take digits of other scripts, which `int` reads and no operator means.
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(KB|MB|GB)", re.ASCII | re.IGNORECASE)
 _DURATION = re.compile(r"(\d+)([smhd])", re.ASCII | re.IGNORECASE)
@@ -50,7 +51,6 @@ _BOOLEANS = {
 MASK = "**********"  # one length for all, so that it says nothing of the secret
 # In a URL with user and password, such as a proxy's: shown with the user, without the password.
 _PASSWORD = re.compile(r"(?<=://)([^/@\s:]*):[^/@\s]*@")
-_SECONDS_OF_UNITS = {"d": 86400, "h": 3600, "m": 60}  # the largest first: it is tried in this order
 
 
 def variable_name(field: str) -> str:
@@ -226,7 +226,7 @@ def _duration(value: str) -> timedelta | None:
     found = _DURATION.fullmatch(value.strip())
     if found is not None:
         with suppress(OverflowError):  # the clock has no number for so long a time
-            return timedelta(**{_DURATION_UNITS[found[2].lower()]: int(found[1])})
+            return timedelta(seconds=int(found[1]) * _DURATION_UNITS[found[2].lower()])
     return None
 
 
@@ -248,10 +248,9 @@ def _refuse(text: str, code: str = "PRG-C002") -> NoReturn:
 
 def _duration_text(value: timedelta) -> str:
     seconds = int(value.total_seconds())
-    for unit, length in _SECONDS_OF_UNITS.items():
-        if seconds and seconds % length == 0:  # 0 is a multiple of all: it is shown as 0s
-            return f"{seconds // length}{unit}"
-    return f"{seconds}s"
+    fitting = (unit for unit, length in _DURATION_UNITS.items() if seconds % length == 0)
+    unit = next(fitting) if seconds else "s"  # 0 is a multiple of all
+    return f"{seconds // _DURATION_UNITS[unit]}{unit}"
 
 
 def _size_text(value: int) -> str:

@@ -83,21 +83,14 @@ def runtime_config(
     settings: Settings, module_target: str, *, probe_roots: bool = True
 ) -> RuntimeConfig:
     """Return the settings as the record of 0.6.1."""
-    config = RuntimeConfig(
-        workspace_root=settings.workspace_root,
-        log_root=settings.log_root,
-        log_file_max_size=settings.log_file_max_size,
-        log_retention=settings.log_retention,
-        worker_id_prefix=worker_id_prefix_of(settings.worker_id_prefix, module_target),
-        execution_mode=settings.execution_mode,
-        workspace_gc_ttl=settings.workspace_gc_ttl,
-        workspace_gc_interval=settings.workspace_gc_interval,
-        shutdown_force_kill_after=settings.shutdown_force_kill_after,
-        failure_reason_max_length=settings.failure_reason_max_length,
-        conductor=_conductor_config(settings),
-        lakefs=_lakefs_config(settings),
-        metrics=metrics_config(settings),
-    )
+    same = RuntimeConfig.model_fields.keys() & Settings.model_fields.keys()
+    own = {
+        "worker_id_prefix": worker_id_prefix_of(settings.worker_id_prefix, module_target),
+        "conductor": _conductor_config(settings),
+        "lakefs": _lakefs_config(settings),
+        "metrics": metrics_config(settings),
+    }
+    config = RuntimeConfig.model_validate({name: getattr(settings, name) for name in same} | own)
     if probe_roots:
         check_writable_root(config.workspace_root, "PERAGO_WORKSPACE_ROOT")
         check_writable_root(config.log_root, "PERAGO_LOG_ROOT")

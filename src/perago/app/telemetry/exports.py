@@ -2,7 +2,7 @@
 
 `AttemptSpans` uses the names of OpenTelemetry's messaging rules; it collects while an attempt runs
 and hands over when it is over. `AttemptDataEvents` tells a catalogue that an attempt began and that
-it ended, with what it read and published. `ExportedSignals` and `wants_data_events` read what is
+it ended, with what it read and published. `exported_signals` and `wants_data_events` read what is
 asked for: the standard variables of OpenTelemetry and of OpenLineage's library, and our settings.
 Where it goes is not known here.
 """
@@ -10,7 +10,7 @@ Where it goes is not known here.
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Self, cast, final
+from typing import cast, final
 
 from perago.app.attempt.complete import Recorded
 from perago.app.attempt.context import Attempt
@@ -28,6 +28,7 @@ from perago.ports.telemetry import (
     DataEventKind,
     DataEvents,
     DataVersion,
+    ExportedSignals,
     FinishedSpan,
     FinishedStep,
     Telemetry,
@@ -236,40 +237,28 @@ def wants_data_events(environment: Mapping[str, str]) -> bool:
     return any(name.startswith(_WHERE) and value.strip() for name, value in environment.items())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExportedSignals:
-    """What is sent; of metrics, what is not left to the standard variables."""
-
-    traces: bool = False
-    metrics: bool = False
-    metrics_endpoint: str | None = None
-    metrics_gzip: bool = False
-    metrics_timeout_seconds: float | None = None
-    metrics_interval_millis: float | None = None
-
-    @property
-    def any(self) -> bool:
-        """Whether anything is sent at all."""
-        return self.traces or self.metrics
-
-    @classmethod
-    def of(cls, settings: Settings, environment: Mapping[str, str]) -> Self:
-        """Read settings, and from the environment what is no setting of ours."""
-        if environment.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
-            return cls()
-        everything = bool(environment.get(ENDPOINT, "").strip())
-        to_traces = everything or bool(environment.get(TRACES_ENDPOINT, "").strip())
-        config = metrics_config(settings)
-        timeout = None if config is None else config.timeout_millis
-        return cls(
-            traces=to_traces and _is_wanted(environment, "OTEL_TRACES_EXPORTER"),
-            metrics=(everything or config is not None)
-            and _is_wanted(environment, "OTEL_METRICS_EXPORTER"),
-            metrics_endpoint=None if config is None else config.endpoint,
-            metrics_gzip=config is not None and config.compression == "gzip",
-            metrics_timeout_seconds=None if timeout is None else timeout / 1000,
-            metrics_interval_millis=None if config is None else config.export_interval_millis,
-        )
+def exported_signals(settings: Settings, environment: Mapping[str, str]) -> ExportedSignals:
+    """Read settings, and from the environment what is no setting of ours."""
+    if environment.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
+        return ExportedSignals()
+    everything = bool(environment.get(ENDPOINT, "").strip())
+    to_traces = everything or bool(environment.get(TRACES_ENDPOINT, "").strip())
+    config = metrics_config(settings)
+    found = ExportedSignals(
+        traces=to_traces and _is_wanted(environment, "OTEL_TRACES_EXPORTER"),
+        metrics=(everything or config is not None)
+        and _is_wanted(environment, "OTEL_METRICS_EXPORTER"),
+    )
+    if config is None:
+        return found
+    timeout = config.timeout_millis
+    return replace(
+        found,
+        metrics_endpoint=config.endpoint,
+        metrics_gzip=config.compression == "gzip",
+        metrics_timeout_seconds=None if timeout is None else timeout / 1000,
+        metrics_interval_millis=config.export_interval_millis,
+    )
 
 
 def _is_wanted(environment: Mapping[str, str], name: str) -> bool:

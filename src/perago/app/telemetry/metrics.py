@@ -20,14 +20,9 @@ from perago.app.attempt.ending import HANDED_BACK, cause_of
 from perago.app.telemetry.listeners import AttemptListener, BodyObserver, ids_of, write
 from perago.domain.errors import OutcomeUnknownAtDeadlineError, StaleAttemptError
 from perago.ports.task_body import BodyCall
-from perago.ports.telemetry import Telemetry
+from perago.ports.telemetry import Telemetry, buckets_of
 from perago.ports.workspace import Phase
 
-# From the shortest attempt without a workspace to task functions of hours. Prometheus' own default
-# ends at 10 s, where a transfer is only beginning.
-BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 7200)
-# From 1 KiB to 256 GiB in steps of 4: 15 lines a series, as `BUCKETS` has 16.
-BYTE_BUCKETS = tuple(float(4**power) for power in range(5, 20))
 # An author's label that never repeats (a file name, an id) would take all memory. What comes above
 # is dropped; series that are known go on counting. 10,000 histograms are a page of 15 MB that takes
 # 0.3 s to write, in which the worker does nothing else. The same number bounds names, names that
@@ -129,7 +124,7 @@ class Metrics:
             return
         series, key = self.histograms.setdefault(family, {}), _key(labels)
         if key not in series and self._has_room():
-            series[key] = Distribution(BYTE_BUCKETS if name.endswith("_bytes") else BUCKETS)
+            series[key] = Distribution(buckets_of(name))
         if key in series:
             series[key].add(value)
 

@@ -159,9 +159,7 @@ class AttemptScene:
         lakefs = self.servers.lakefs
         if injector is not None:
             lakefs = faulty_installation(lakefs, injector)
-        tools = ResetTools(
-            lakefs.branches, lakefs.commits, lakefs.tags, self.operator.workflows, self.clock
-        )
+        tools = ResetTools(lakefs, self.operator.workflows, self.clock)
         return await reset_task(tools, self.repository.id, self.workflow, reference)
 
     def publications(self) -> list[CommitRecord]:

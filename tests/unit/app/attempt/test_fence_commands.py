@@ -121,7 +121,7 @@ async def test_the_side_branch_of_a_fence_is_hidden(tmp_path: Path) -> None:
         await install_fence(
             harness.worker([crash(before=MERGE)]).fence, harness.repository.id, MAIN
         )
-    branches = harness.worker().fence.branches
+    branches = harness.worker().fence.lakefs.branches
     plain = await branches.list_page(harness.repository.id, "perago-")
     shown = await branches.list_page(harness.repository.id, "perago-", show_hidden=True)
     assert (len(plain.names), len(shown.names)) == (0, 1)

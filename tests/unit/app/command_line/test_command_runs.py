@@ -89,10 +89,11 @@ def test_a_task_whose_workspace_names_no_repository_needs_one(run: Run, held: He
 
 
 async def _begin(url: str, key: RunKey, base: str) -> None:
-    """Answer for the task that begins; only its key and its base count here."""
+    """Answer for the task that begins."""
     queue = shared_conductor(url).queue
     [polled] = await queue.poll(PollRequest(BEGIN_TASK.name, "w"))
-    output = {"result": {"run": {"key": key, "branch": "main", "base": base}}}
+    run = {"repository": "songs", "branch": "main", "run_branch": run_branch(key)}
+    output = {"result": {"run": {**run, "key": key, "base": base}}}
     update = TerminalUpdate(polled.snapshot, "w", AttemptStatus.COMPLETED, output=output)
     await queue.complete(update, timeout_seconds=1)
 

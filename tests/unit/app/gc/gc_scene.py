@@ -6,7 +6,7 @@ from datetime import timedelta
 from tests.unit.app.attempt.attempt_harness import AttemptHarness
 from tests.unit.app.attempt.attempt_scene import AttemptScene
 
-from perago.app.gc.judging import GcTools, Judged
+from perago.app.gc.judging import Judged
 from perago.app.gc.remote_pass import RemotePass
 from perago.domain.lakefs import RepositoryId
 from perago.domain.retention import RetentionTimes
@@ -27,11 +27,8 @@ async def collect(
     repository: str = "repo",
 ) -> list[Judged]:
     """One pass over the harness's repository, by a worker of its own."""
-    ports = harness.worker(faults).harness
-    tools = GcTools(
-        ports.lakefs.branches, ports.lakefs.commits, ports.lakefs.tags, ports.queue, ports.clock
-    )
-    one_pass = RemotePass(tools, RepositoryId(repository), times, dry_run)
+    ports, name = harness.worker(faults).harness, RepositoryId(repository)
+    one_pass = RemotePass(ports.lakefs, ports.queue, ports.clock, name, times, dry_run)
     return await harness.drive(one_pass.run())
 
 

@@ -8,7 +8,7 @@ from pydantic import BaseModel
 
 import perago
 from perago import RetryPolicy, TaskControls, TaskFailed, WorkspaceSpec, task
-from perago.app.gc.judging import GcTools, Judged
+from perago.app.gc.judging import Judged
 from perago.app.gc.remote_pass import RemotePass
 from perago.domain.checkpoints import CHECKPOINT_BRANCH_PREFIX, key_of_checkpoint
 from perago.domain.lakefs import BranchName
@@ -40,10 +40,8 @@ def kept(workspace: Path, params: Params) -> Params:
 async def collect(env: PeragoEnvironment, repository: Repository) -> dict[str, Judged]:
     """One pass with the usual times; what it judged about checkpoints, by branch."""
     lakefs, conductor = env.servers.lakefs, env.servers.conductor
-    tools = GcTools(
-        lakefs.branches, lakefs.commits, lakefs.tags, conductor.queue, env.servers.clock
-    )
-    judged = await RemotePass(tools, repository.id, RetentionTimes()).run()
+    clock, times = env.servers.clock, RetentionTimes()
+    judged = await RemotePass(lakefs, conductor.queue, clock, repository.id, times).run()
     return {each.name: each for each in judged if each.kind == "checkpoint"}
 
 

@@ -73,7 +73,6 @@ class DoctorScene:
         )
         concurrency = SequentialConcurrency()
         return Subject(
-            settings=settings,
             connections=connections_of(settings),
             open_lakefs=lambda _: lakefs_installation(self.lakefs, WorkerHandle()),
             open_conductor=self._open,

@@ -55,10 +55,7 @@ async def asked(
     lakefs = faulty_installation(lakefs_installation(harness.lakefs, WorkerHandle()), gate)
     conductor = conductor_installation(harness.conductor, WorkerHandle())
     tools = InspectionTools(
-        lakefs.branches,
-        lakefs.commits,
-        lakefs.tags,
-        lakefs.repositories,
+        lakefs,
         harness.clock,
         faulty_installation(conductor, gate).workflows if with_conductor else None,
     )

@@ -93,7 +93,6 @@ class Harness:
         self.lakefs.clock = VirtualClock(NOW + self.ahead["lakefs"])
         conductor = MemoryConductor(VirtualClock(NOW + self.ahead["conductor"]))
         return Subject(
-            settings=settings,
             connections=connections_of(settings),
             open_lakefs=self.open_lakefs,
             open_conductor=lambda _: conductor_installation(conductor, WorkerHandle()),

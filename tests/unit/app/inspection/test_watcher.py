@@ -30,14 +30,8 @@ def watching(
     """A watcher whose requests pass a fault injector."""
     lakefs = faulty_installation(lakefs_installation(harness.lakefs, WorkerHandle()), injector)
     conductor = conductor_installation(harness.conductor, WorkerHandle())
-    tools = InspectionTools(
-        lakefs.branches,
-        lakefs.commits,
-        lakefs.tags,
-        lakefs.repositories,
-        harness.clock,
-        faulty_installation(conductor, injector).workflows,
-    )
+    workflows = faulty_installation(conductor, injector).workflows
+    tools = InspectionTools(lakefs, harness.clock, workflows)
     return Watcher(tools, Question(workflow or harness.workflow), "watch", NO_SECRETS.masked)
 
 

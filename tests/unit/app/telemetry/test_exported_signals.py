@@ -4,12 +4,13 @@ import sys
 from pathlib import Path
 
 import pytest
+from opentelemetry.sdk.metrics.export import HistogramDataPoint, InMemoryMetricReader
 
 from perago.adapters.observability import otlp
 from perago.app.container import open_telemetry
 from perago.app.settings.settings import load_settings
-from perago.app.telemetry.exports import ExportedSignals
-from perago.app.telemetry.metrics import BUCKETS, BYTE_BUCKETS
+from perago.app.telemetry.exports import exported_signals
+from perago.ports.telemetry import BUCKETS, BYTE_BUCKETS, ExportedSignals
 
 ALL, METRICS = "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT"
 TRACES, HERE = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "http://127.0.0.1:4318"
@@ -33,7 +34,7 @@ def test_an_endpoint_turns_a_signal_on(
     tmp_path: Path, environment: dict[str, str], signals: set[str]
 ) -> None:
     settings = load_settings(cwd=tmp_path, process_env=environment)
-    found = ExportedSignals.of(settings, environment)
+    found = exported_signals(settings, environment)
     assert {name for name in ("traces", "metrics") if getattr(found, name)} == signals
     assert found.any is bool(signals)
 
@@ -46,7 +47,7 @@ def test_the_settings_of_0_6_1_reach_the_exporter(tmp_path: Path) -> None:
         "OTEL_METRIC_EXPORT_INTERVAL": "1000",
     }
     settings = load_settings(cwd=tmp_path, process_env=environment)
-    assert ExportedSignals.of(settings, environment) == ExportedSignals(
+    assert exported_signals(settings, environment) == ExportedSignals(
         metrics=True,
         metrics_endpoint=HERE,
         metrics_gzip=True,
@@ -65,8 +66,12 @@ def test_without_the_extra_there_is_an_import_error(monkeypatch: pytest.MonkeyPa
 
 
 def test_all_that_is_said_of_signals_reaches_the_exporter(monkeypatch: pytest.MonkeyPatch) -> None:
-    opened: list[otlp.OtlpSettings] = []
-    monkeypatch.setattr(otlp, "open_otlp", opened.append)
+    opened: list[object] = []
+
+    def opening(*given: object) -> None:
+        opened.append(given)
+
+    monkeypatch.setattr(otlp, "open_otlp", opening)
     signals = ExportedSignals(
         traces=True,
         metrics=True,
@@ -75,17 +80,27 @@ def test_all_that_is_said_of_signals_reaches_the_exporter(monkeypatch: pytest.Mo
         metrics_timeout_seconds=2.5,
         metrics_interval_millis=1000,
     )
-    open_telemetry(signals, {"service.name": "perago-worker"})
-    assert opened == [
-        otlp.OtlpSettings(
-            service={"service.name": "perago-worker"},
-            traces=True,
-            metrics=True,
-            metrics_endpoint=HERE,
-            metrics_gzip=True,
-            metrics_timeout_seconds=2.5,
-            metrics_interval_millis=1000,
-            seconds_bounds=BUCKETS,
-            bytes_bounds=BYTE_BUCKETS,
-        )
-    ]
+    service = {"service.name": "perago-worker"}
+    open_telemetry(signals, service)
+    assert opened == [(signals, service)]
+
+
+@pytest.mark.parametrize(
+    ("name", "bounds", "unit"),
+    [
+        ("runtime.queue_wait_seconds", BUCKETS, "s"),
+        ("runtime.workspace_io_bytes", BYTE_BUCKETS, "By"),
+        ("app.songs", BUCKETS, ""),
+    ],
+)
+def test_a_collector_counts_between_our_edges(
+    name: str, bounds: tuple[float, ...], unit: str
+) -> None:
+    reader = InMemoryMetricReader()
+    otlp.OtlpTelemetry({}, None, reader).observe(name, {}, 1.0)
+    data = reader.get_metrics_data()
+    assert data is not None
+    (metric,) = data.resource_metrics[0].scope_metrics[0].metrics
+    (point,) = metric.data.data_points
+    assert isinstance(point, HistogramDataPoint)
+    assert (point.explicit_bounds, metric.unit) == (bounds, unit)
