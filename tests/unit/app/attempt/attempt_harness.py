@@ -19,6 +19,7 @@ from perago.adapters.memory.system import WorkerHandle
 from perago.app.attempt.context import AttemptSettings
 from perago.app.attempt.patience import NoStopOrder
 from perago.app.attempt.run_attempt import AttemptReport
+from perago.app.authoring.task_definition import TaskDefinition
 from perago.domain.attempt import WorkflowStatus
 from perago.domain.policy import PolicySetting
 from perago.ports.conductor import WorkflowRecord
@@ -51,6 +52,7 @@ class AttemptHarness(AttemptScene):
 
     response_seconds: int = RESPONSE_SECONDS
     shared_root: Path | None = None
+    others: tuple[TaskDefinition, ...] = ()
     planned: list[Fault] = field(default_factory=list[Fault])
     workers: list[FaultInjector] = field(default_factory=list[FaultInjector])
     reports: list[AttemptReport] = field(default_factory=list[AttemptReport])

@@ -63,8 +63,6 @@ class AttemptScene:
     result_text: str = ""
     patience_seconds: float = PATIENCE_SECONDS
     reference: str = TASK
-    others: tuple[TaskDefinition, ...] = ()
-    retries: int = 10
     runs: int = 0
 
     def __post_init__(self) -> None:
@@ -79,10 +77,9 @@ class AttemptScene:
         self.lakefs, self.conductor = self.servers.memory_lakefs, self.servers.memory_conductor
         self.operator = self.servers.conductor
         self.repository = RepositoryBuilder(self.lakefs, "repo")
-        self.env.repositories[self.repository.id] = self._seen_by_the_kit = Repository(
-            self.servers, self.repository.id, "repo"
-        )
-        self.servers.builders[self.repository.id] = self.repository
+        name = self.repository.id
+        self.servers.builders[name] = self.repository
+        self.env.repositories[name] = Repository(self.servers, name, name)
         files: dict[str, bytes | None] = {"data/kept.txt": b"kept", "data/old.txt": b"old"}
         files["elsewhere/other.txt"] = b"other"
         if self.fenced:
@@ -114,7 +111,7 @@ class AttemptScene:
         """Register and start; the first attempt waits."""
         await self.env.register(self.task)
         definition: dict[str, object] = {"name": self.task.name, "ownerEmail": "data@example.com"}
-        definition |= {"retryCount": self.retries, "retryDelaySeconds": 0}
+        definition |= {"retryCount": 10, "retryDelaySeconds": 0}
         definition |= {"responseTimeoutSeconds": self.response_seconds, "timeoutSeconds": 0}
         await self.operator.definitions.put(definition)
         row: dict[str, object] = {"name": self.task.name, "taskReferenceName": self.reference}
