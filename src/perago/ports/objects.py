@@ -56,7 +56,7 @@ class ObjectUpload:
 class Objects(Protocol):
     """Objects of one lakeFS installation.
 
-    Laws (tests/contract/test_objects.py has one test for each, by name):
+    Laws (tests/contract/test_object*.py have one test for each, by name):
 
     O1 upload_then_read: bytes written on a branch read back from that branch.
     O2 upload_is_isolated: another branch and the branch's head commit do not see them.
@@ -167,7 +167,7 @@ def uncounted(_size: int, _objects: int) -> None:
 class ObjectTransport(Protocol):
     """Bulk transfer; how many objects move side by side is the adapter's.
 
-    Laws (tests/contract/test_object_transport.py has one test for each, by name):
+    Laws (tests/contract/test_object*.py have one test for each, by name):
 
     M1 fetch_writes_the_exact_bytes: every order's target has its object's bytes, empty ones
        included, and the answer their MD5, in the order of the orders.

@@ -235,7 +235,7 @@ class DirectoryUploads(Protocol):
     A workspace is compared with what was downloaded. A directory here was never downloaded: it is
     compared with what the branch holds.
 
-    Laws (tests/contract/test_directory_uploads.py has one test for each, by name):
+    Laws (tests/contract/test_object*.py have one test for each, by name):
 
     U1 bring_makes_the_tree: afterwards the branch holds exactly the directory below the prefix, and
        everything else as it was.

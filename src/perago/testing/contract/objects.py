@@ -1,15 +1,24 @@
-"""Laws of perago.ports.objects."""
+"""Laws of perago.ports.objects, and law L0 wherever object bytes travel.
 
+Who has several ways to move bytes defines the fixture `unheard` for each of them.
+"""
+
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from hashlib import md5
 from pathlib import Path
 
 import pytest
 
-from perago.domain.lakefs import BranchName, CommitId, RepositoryId
+from perago.adapters.system import AsyncioConcurrency
+from perago.adapters.workspace.staging import Staging
+from perago.domain.lakefs import BranchName, CommitId, RepositoryId, StagedReference
 from perago.ports import errors
 from perago.ports.asking import pages
-from perago.ports.objects import ObjectEntry, ObjectUpload
+from perago.ports.lakefs import Commits
+from perago.ports.objects import ObjectEntry, Objects, ObjectTransport, ObjectUpload
+from perago.ports.system import Concurrency, nothing
+from perago.ports.workspace import StagingArea
 from perago.testing.contract.lakefs_under_test import MAIN, LakeFSUnderTest
 
 WORK = BranchName("work")
@@ -233,3 +242,47 @@ async def test_O17_lost_answer_is_unknown(scene: Scene) -> None:
         with pytest.raises(errors.OutcomeUnknownError):
             await losing.objects.delete_many(*at, ["new", "copied"])
     assert await scene.paths() == ["kept"]
+
+
+@dataclass(frozen=True, slots=True)
+class Unheard:
+    """A lakeFS, and the ports of a worker there who gets no answer from the call of `lose` on."""
+
+    under_test: LakeFSUnderTest
+    objects: Objects
+    commits: Commits
+    transport: ObjectTransport
+    concurrency: Concurrency
+    lose: Callable[[], object]
+
+
+@pytest.fixture
+async def unheard(lakefs_under_test: LakeFSUnderTest) -> AsyncIterator[Unheard]:
+    concurrency = AsyncioConcurrency()
+    async with lakefs_under_test.losing_answers() as losing:
+        transport = losing.transport(concurrency)
+        yield Unheard(
+            lakefs_under_test, losing.objects, losing.commits, transport, concurrency, nothing
+        )
+    concurrency.close()
+
+
+# Where one object is several requests, the lost answer may be of a request before the last one.
+# So the two laws do not say whether the object is there.
+async def test_M10_lost_answer_is_unknown(unheard: Unheard, tmp_path: Path) -> None:
+    repository = await unheard.under_test.create_repository()
+    source = tmp_path / "new"
+    source.write_bytes(b"new")
+    unheard.lose()
+    with pytest.raises(errors.OutcomeUnknownError):
+        await unheard.transport.store(repository, MAIN, [ObjectUpload("new", source)])
+
+
+async def test_U6_lost_answer_is_unknown(unheard: Unheard, tmp_path: Path) -> None:
+    repository = await unheard.under_test.create_repository()
+    (tmp_path / "new").write_bytes(b"new")
+    area = StagingArea(StagedReference(repository, MAIN, CommitId("-")), "kept")
+    ports = unheard.objects, unheard.commits, unheard.transport, unheard.concurrency
+    unheard.lose()
+    with pytest.raises(errors.OutcomeUnknownError):
+        await Staging(*ports).bring(tmp_path, {}, area)
