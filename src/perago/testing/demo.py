@@ -312,7 +312,7 @@ def _history(story: Story) -> str:
     parts: list[str] = []
     for each in reversed(newer):
         if each.attempt is None:
-            foreign = each.record.message == "a foreign commit"
+            foreign = each.message == "a foreign commit"
             parts.append("[foreign]" if foreign else "events")
         else:
             parts.append(each.task if each.kind == "published" else f"[{each.kind} {each.task}]")
