@@ -111,14 +111,18 @@ class DevRequest:
     workflow_input: Mapping[str, object]
     faults: Sequence[Fault] = field(default_factory=tuple)
     branches: Sequence[str] = field(default_factory=tuple)
+    repository: str = "dev"
+    title: str = ""
+    """Of the scene; without one it is the name of the workflow."""
 
 
 @dataclass(frozen=True, slots=True)
 class DevRun:
-    """One run, to its end or so far, as it is shown and as it was."""
+    """One run, to its end or so far, as it is shown and as it was; `files` are those of main."""
 
     scene: SceneView
     story: Story
+    files: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
 
     def document(self) -> dict[str, object]:
         """What `--json` prints."""
@@ -142,7 +146,7 @@ async def run_scene(
     request: DevRequest, policy: str, seen: Callable[[DevRun], None] | None = None
 ) -> DevRun:
     """One run; while it goes on, `seen` gets what the attempts did so far."""
-    title = str(request.definitions[0].get("name", ""))
+    title = request.title or str(request.definitions[0].get("name", ""))
     with PeragoEnvironment(policy=policy) as env:
         if seen is not None:
 
@@ -151,7 +155,7 @@ async def run_scene(
                 seen(DevRun(scene_of(story, title, policy), story))
 
             env.watch(_glances(look))
-        repository = await env.repository("dev", dict(request.files))
+        repository = await env.repository(request.repository, dict(request.files))
         await env.register(*request.tasks)
         env.plan(*request.faults)
         for branch in request.branches:
@@ -173,7 +177,8 @@ async def run_scene(
         ]
         broken = [*await env.check_invariants(), *pending, *_undeclared(story, request.tasks)]
         status = str(await run.status())
-        return DevRun(scene_of(story, run.name, policy, status=status, problems=broken), story)
+        scene = scene_of(story, title, policy, status=status, problems=broken)
+        return DevRun(scene, story, await repository.files())
 
 
 def _undeclared(story: Story, tasks: Sequence[TaskDefinition]) -> list[str]:
