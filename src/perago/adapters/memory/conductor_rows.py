@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from pydantic.alias_generators import to_camel
 
 from perago.adapters.memory.system import json_copy
-from perago.adapters.memory.workflow_expressions import expressions_in
+from perago.adapters.memory.workflow_expressions import resolve
 from perago.domain.attempt import (
     AttemptRecord,
     AttemptSnapshot,
@@ -143,13 +143,15 @@ def check_definition(definition: Spec, kinds: Collection[str]) -> dict[str, obje
     counted = Counter(str(spec["taskReferenceName"]) for spec in specs)
     if twice := [reference for reference, count in counted.items() if count > 1]:
         raise RequestRefusedError(f"{name}: taskReferenceName should be unique: {twice}")
+    defined = {"workflow", TASK_ID_NAME, *counted}
     for spec in specs:
-        for path in expressions_in(spec.get("inputParameters")):
-            if path[0] not in {"workflow", TASK_ID_NAME, *counted}:
-                raise RequestRefusedError(
-                    f"{name}: task {spec['taskReferenceName']} refers to {path[0]!r}, "
-                    "which is not defined in the workflow definition"
-                )
+        referred: list[str] = []
+        resolve(spec.get("inputParameters"), referred.append)  # looks every first name up
+        if undefined := [each for each in referred if each not in defined]:
+            raise RequestRefusedError(
+                f"{name}: task {spec['taskReferenceName']} refers to {undefined[0]!r}, "
+                "which is not defined in the workflow definition"
+            )
     return {"version": 1, **definition}
 
 
