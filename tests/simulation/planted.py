@@ -28,8 +28,8 @@ DOMAIN = "perago.domain"
 GC = "perago.app.gc.remote_pass:RemotePass"
 MEMORY = "perago.adapters.memory"
 ANY_MIX = ("core", "verbs", "foreign")
-LOOKED = "if ports.patience.waits != waits:\n                return WAITED\n            "
-FENCE_THEN_EFFECT = f"await check_attempt(ports, attempt)\n            {LOOKED}return await _act"
+LOOKED = "if patience.waits != waits:\n                return WAITED\n            "
+FENCE_THEN_EFFECT = f"await check_attempt(target.attempt)\n            {LOOKED}return await _act"
 
 PLANTS: Sequence[Plant] = (
     Plant(
@@ -43,12 +43,12 @@ PLANTS: Sequence[Plant] = (
         "the head is read after the fence",
         f"{ATTEMPT}.publish:_Publishing._round",
         FENCE_THEN_EFFECT,
-        "await check_attempt(ports, attempt)\n"
+        "await check_attempt(target.attempt)\n"
         "            facts = await self._read_facts(None)\n"
         "            level = target.level\n"
-        "            mine = target.identity(attempt)\n"
+        "            mine = target.identity\n"
         "            plan = build_workspace_publication_plan(level, facts, mine)\n"
-        "            effect = PlannedEffect(ports, attempt, target, plan)\n"
+        "            effect = PlannedEffect(target, plan)\n"
         "            return await _act",
         ("core", "verbs"),
     ),

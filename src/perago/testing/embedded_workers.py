@@ -17,6 +17,7 @@ from typing import final
 
 from perago.adapters.filesystem.attempt_directory import LocalAttemptDirectories
 from perago.adapters.memory.lakefs_ports import MemoryTransport
+from perago.adapters.observability.progress import ProgressLog
 from perago.adapters.workspace.pipeline import LocalWorkspacePipeline
 from perago.adapters.workspace.staging import Staging
 from perago.app.attempt.context import (
@@ -171,7 +172,6 @@ class InlineBody(TaskBody):
 class EmbeddedWorker:
     """One process with one attempt."""
 
-    ports: AttemptPorts
     attempt: Attempt
     injector: FaultInjector
     story: AttemptStory
@@ -191,7 +191,7 @@ class EmbeddedWorker:
 
     async def _run(self) -> None:
         try:
-            report = await run_attempt(self.ports, self.attempt, NoLease())
+            report = await run_attempt(self.attempt, NoLease())
         except ProcessDied:
             self.story.status = DIED  # a dead process emits nothing
             return
@@ -306,12 +306,6 @@ class EmbeddedWorkers:
         reader = StoryListener(story, lambda: self.seconds, self.watchers)
         injector = FaultInjector(self.pending, reader, partial(self._act, record), servers.means)
         clock, identities = WorkerClock(servers.clock), servers.identities(number)
-        attempt = Attempt(
-            task=self.tasks[snapshot.task_type],
-            record=record,
-            execution_id=identities.new_execution_id(),
-            settings=settings,
-        )
         order: Order = asyncio.get_running_loop().create_future()
         stop_order = WaitingOrder(order)
         concurrency = servers.concurrency()
@@ -327,10 +321,14 @@ class EmbeddedWorkers:
             clock=clock,
             identities=identities,
             concurrency=concurrency,
-            progress=AttemptEvents(attempt, [*self.listeners, reader], clock),
+            progress=ProgressLog(),
             stop_order=stop_order,
         )
-        worker = EmbeddedWorker(ports, attempt, injector, story, clock, order)
+        task, execution_id = self.tasks[snapshot.task_type], identities.new_execution_id()
+        attempt = Attempt(ports, task, record, execution_id, settings)
+        events = AttemptEvents(attempt, [*self.listeners, reader], clock)
+        attempt = replace(attempt, ports=replace(ports, progress=events))
+        worker = EmbeddedWorker(attempt, injector, story, clock, order)
         self.stories.append(story)
         self._workers.append(worker)
         self._begun.append(worker)

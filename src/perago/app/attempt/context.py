@@ -1,4 +1,8 @@
-"""What every step of an attempt is given: the ports, the attempt, and where it may publish."""
+"""What the steps of an attempt are given: the ports, the attempt, and where it may publish.
+
+Each holds the one before it, so a step takes one of them: the `Target` where it publishes, else the
+`Attempt`, or the `AttemptPorts` alone where it asks a service and decides nothing.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -198,6 +202,7 @@ class Leftovers:
 class Attempt:
     """One attempt, from the moment its row was polled, and what exists because of it."""
 
+    ports: AttemptPorts = field(compare=False, repr=False)
     task: TaskDefinition
     record: AttemptRecord
     execution_id: ExecutionId
@@ -262,6 +267,7 @@ class Target:
     other inputs of its chain.
     """
 
+    attempt: Attempt
     workspace: WorkspaceReference
     prefix: str
     isolation: Isolation
@@ -270,8 +276,15 @@ class Target:
     decided: CommitId | None = None
     others: Sequence[TagRecord] = ()
 
-    def identity(self, attempt: Attempt) -> PublicationIdentity:
+    @property
+    def ports(self) -> AttemptPorts:
+        """The ports of its attempt."""
+        return self.attempt.ports
+
+    @property
+    def identity(self) -> PublicationIdentity:
         """Who publishes, as commits say it."""
+        attempt = self.attempt
         return PublicationIdentity(
             attempt=attempt.row,
             execution_id=attempt.execution_id,

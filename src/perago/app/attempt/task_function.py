@@ -66,23 +66,23 @@ class Shown:
     sizes: Mapping[str, int] | None = None
 
 
-async def produce_freely(ports: AttemptPorts, attempt: Attempt) -> Mapping[str, object]:
+async def produce_freely(attempt: Attempt) -> Mapping[str, object]:
     """The output of an attempt without a workspace: the result alone."""
     if attempt.task.built_in:
-        return {"result": await _serve(ports, attempt)}
-    returned = await call_body(ports, attempt, None)
+        return {"result": await _serve(attempt)}
+    returned = await call_body(attempt, None)
     return {"result": dict(returned.result)}
 
 
-async def _serve(ports: AttemptPorts, attempt: Attempt) -> dict[str, object]:
+async def _serve(attempt: Attempt) -> dict[str, object]:
     """Serve a built-in task until it ends, or until the order to stop it.
 
     The order may come between any two of its requests, as a death may. So whatever it has begun,
     the next attempt has to be able to go on with.
     """
     given = attempt.task.params_model.model_validate(attempt.params)
-    served: BaseModel | task_body.BodyStopped = await ports.stop_order.before_end_of(
-        attempt.task.fn(ports, attempt, given)
+    served: BaseModel | task_body.BodyStopped = await attempt.ports.stop_order.before_end_of(
+        attempt.task.fn(attempt, given)
     )
     if isinstance(served, task_body.BodyStopped):
         raise BodyFailedError(served.reason, cause=served.cause)
@@ -90,13 +90,13 @@ async def _serve(ports: AttemptPorts, attempt: Attempt) -> dict[str, object]:
 
 
 async def call_body(
-    ports: AttemptPorts,
     attempt: Attempt,
     given: Path | SparkRoots | None,
     workspace: WorkspaceReference | None = None,
     checkpoints: AttemptCheckpoints | None = None,
 ) -> Returned:
     """Run the team's function on what it is given: a directory, roots, or nothing."""
+    ports = attempt.ports
     call = task_body.BodyCall(
         task_name=attempt.task.name,
         attempt=attempt.row,
@@ -107,7 +107,7 @@ async def call_body(
         spark=given if isinstance(given, SparkRoots) else None,
     )
     if workspace is not None:
-        ask = partial(changes_since_publication, ports, attempt, workspace)
+        ask = partial(changes_since_publication, attempt, workspace)
         call = replace(call, changes=ask)
     began = ports.clock.monotonic()
     if checkpoints is not None:
@@ -155,9 +155,11 @@ def _terms(attempt: Attempt, checkpoints: AttemptCheckpoints) -> task_body.Check
     )
 
 
-async def call_checks(ports: AttemptPorts, attempt: Attempt, target: Target, shown: Shown) -> None:
+async def call_checks(target: Target, shown: Shown) -> None:
     """Run the checks; raises CheckFailedError, after which the staged commit is kept for a look."""
-    limit, workspace, prefix = attempt.body_seconds_max, target.workspace, target.prefix
+    ports, attempt = target.ports, target.attempt
+    workspace, prefix = target.workspace, target.prefix
+    limit = attempt.body_seconds_max
     commit = shown.staged.commit
     changes = changes_below(ports, workspace.repository, workspace.ref, commit, prefix)
     call = task_body.BodyCall(
@@ -196,10 +198,10 @@ def _judge(attempt: Attempt, staged: StagedReference, outcome: task_body.BodyOut
 
 
 async def changes_since_publication(
-    ports: AttemptPorts, attempt: Attempt, workspace: WorkspaceReference
+    attempt: Attempt, workspace: WorkspaceReference
 ) -> task_body.ChangedPaths | None:
     """The difference between the last publication and the input; None where all has to be done."""
-    prefix, repository = attempt.spec.prefix, workspace.repository
+    ports, prefix, repository = attempt.ports, attempt.spec.prefix, workspace.repository
     task = PublishingTask(attempt.row.task_type, attempt.row.reference_name, prefix)
     published = await _last_publication(ports, task, workspace)
     if published is None:

@@ -207,7 +207,7 @@ class TaskDefinition:
     controls: TaskControls = field(default_factory=TaskControls)
     on_spark: bool = False
     built_in: bool = False
-    """Whether the worker's parent serves it: `fn` is a coroutine of (ports, attempt, params)."""
+    """Whether the worker's parent serves it: `fn` is a coroutine of (attempt, params)."""
 
     @property
     def has_workspace(self) -> bool:
