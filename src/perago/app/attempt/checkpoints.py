@@ -27,7 +27,7 @@ from perago.domain.sync_plan import FileFacts
 from perago.ports import workspace
 from perago.ports.errors import BranchExistsError, DamagedObjectError, MissingError, ServiceError
 from perago.ports.lakefs import CommitRequest
-from perago.ports.task_body import BodyStopped, FoundCheckpoint
+from perago.ports.task_body import BodyStopped, Checkpoint
 
 NOT_UPLOADED = "a checkpoint was not uploaded"
 NOT_FOUND = "the newest checkpoint cannot be used, so the task function begins anew"
@@ -43,7 +43,7 @@ class AttemptCheckpoints:
     siblings: str  # how the checkpoint branches of all executions of this one begin
     directory: Path
     earlier: list[BranchName] = field(default_factory=list[BranchName])
-    found: FoundCheckpoint | None = None
+    found: Checkpoint | None = None
     _number: int = 0
     _is_open: bool = False
     _held: Mapping[str, FileFacts] | None = None
@@ -103,8 +103,8 @@ class AttemptCheckpoints:
         await pipeline.forget(materialised)
         self.area = replace(self.area, staged=replace(self.area.staged, commit=commit))
         self._number = checkpoint.number
+        self.found = Checkpoint(directory, checkpoint.note, checkpoint.taken_at)
         taken_at = checkpoint.taken_at.isoformat()
-        self.found = FoundCheckpoint(str(directory), checkpoint.note, taken_at)
         facts = {"checkpoint": checkpoint.number, "commit": commit, "taken_at": taken_at}
         self._tell(workspace.Phase.WENT_ON, facts, materialised.counts)
 

@@ -199,7 +199,7 @@ def _judge(attempt: Attempt, staged: StagedReference, outcome: task_body.BodyOut
 
 async def changes_since_publication(
     attempt: Attempt, workspace: WorkspaceReference
-) -> task_body.ChangedPaths | None:
+) -> task_body.Changes | None:
     """The difference between the last publication and the input; None where all has to be done."""
     ports, prefix, repository = attempt.ports, attempt.spec.prefix, workspace.repository
     task = PublishingTask(attempt.row.task_type, attempt.row.reference_name, prefix)
@@ -208,7 +208,7 @@ async def changes_since_publication(
         return None
     changes = changes_below(ports, repository, published.commit, workspace.ref, prefix)
     found = await _paths_by_kind(changes, prefix, paths_max=PATHS_MAX)
-    return task_body.ChangedPaths(published.commit, **found) if found else None
+    return task_body.Changes(published.commit, **found) if found else None
 
 
 async def _paths_by_kind(
