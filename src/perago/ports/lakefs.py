@@ -25,7 +25,7 @@ class MergeRequest:
     metadata: Mapping[str, str] = field(default_factory=lambda: lakefs.NO_METADATA)
     allow_empty: bool = False
     squash: bool = True  # else the commit's second parent is the source
-    timeout_seconds: float = 60.0  # of a task without a budget, see `merge_timeout_seconds`
+    timeout_seconds: float = 60.0  # of a task without a budget, see `PublishTimes`
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,8 +20,6 @@ from perago.domain.attempt import (
     compare_narrow,
     compare_row,
     compare_wide,
-    completion_timeout_seconds,
-    heartbeat_seconds,
 )
 from perago.domain.errors import CompletionRefusedError, StaleAttemptError
 from perago.domain.lakefs import BranchName, CommitId, RepositoryId
@@ -184,7 +182,7 @@ def _report_end(
 
 def _unread_seconds(attempt: Attempt) -> float:
     """Up to which age an attempt is not read: no heartbeat can have told it that it is lost."""
-    beat = heartbeat_seconds(attempt.record.response_timeout_seconds, attempt.budget)
+    beat = attempt.task.times.heartbeat_seconds(attempt.record.response_timeout_seconds)
     return min(UNREAD_SECONDS_MAX, beat or UNREAD_SECONDS_MAX)
 
 
@@ -213,11 +211,12 @@ def completion_deadline(attempt: Attempt, *, now: float, beat: float | None) -> 
     After it the row times out, whatever arrives. Where nothing beats, the budget's limit or the
     documented one counts.
     """
-    limit = now + completion_timeout_seconds(attempt.budget)
+    limit = now + attempt.task.times.completion_timeout_seconds
     lease = attempt.record.response_timeout_seconds
     if lease <= 0 or beat is None:
         return limit
-    return beat + lease if attempt.budget is None else min(limit, beat + lease)
+    has_budget = attempt.task.controls.publish_budget is not None
+    return min(limit, beat + lease) if has_budget else beat + lease
 
 
 async def _send(ports: AttemptPorts, update: AttemptEnd, seconds: float) -> Recorded:

@@ -19,8 +19,6 @@ from perago.domain.attempt import (
     AttemptSnapshot,
     ExecutionId,
     FenceWidth,
-    PublishBudget,
-    merge_timeout_seconds,
 )
 from perago.domain.checkpoints import BYTES_MAX, INTERVAL_SECONDS
 from perago.domain.commit_metadata import PublicationIdentity
@@ -227,12 +225,6 @@ class Attempt:
         return self.task.workspace
 
     @property
-    def budget(self) -> PublishBudget | None:
-        """The author's publish budget, as a domain value."""
-        budget = self.task.controls.publish_budget
-        return None if budget is None else budget.as_value()
-
-    @property
     def body_seconds_max(self) -> float:
         """How long the task function and the checks may run together; 0 means no limit."""
         return self.task.controls.body_seconds or self.settings.body_seconds
@@ -256,7 +248,7 @@ class Attempt:
     @property
     def effect_seconds(self) -> float:
         """How long an effect may stay unanswered, and how long settling may take."""
-        return merge_timeout_seconds(self.budget)
+        return self.task.times.merge_timeout_seconds
 
 
 @dataclass(frozen=True, slots=True)

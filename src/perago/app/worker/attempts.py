@@ -22,7 +22,7 @@ from perago.app.authoring.task_definition import TaskDefinition
 from perago.app.telemetry.listeners import AttemptEvents, AttemptListener, WaitLines, write
 from perago.app.worker.bodies import Bodies, Order, SlotBudget, WaitingOrder, first_of
 from perago.app.worker.polling import Circuit, PolledType, ServiceGate
-from perago.domain.attempt import AttemptRecord, FenceVerdict, Stale, heartbeat_seconds
+from perago.domain.attempt import AttemptRecord, FenceVerdict, Stale
 from perago.domain.commit_metadata import traceparent_of
 from perago.domain.errors import BodyFailedError, GuardrailViolation
 from perago.domain.hand_back import Cause
@@ -288,8 +288,8 @@ class Attempts:
             send=lambda: parts.ports.queue.extend_lease(row, parts.settings.worker_id),
             look=lambda: read_verdict(attempt),
             lost=lost,
-            pause_seconds=heartbeat_seconds(
-                attempt.record.response_timeout_seconds, attempt.budget
+            pause_seconds=attempt.task.times.heartbeat_seconds(
+                attempt.record.response_timeout_seconds
             ),
             fraction=parts.ports.identities.fraction,
         )
