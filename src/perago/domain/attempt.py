@@ -218,5 +218,5 @@ class PublishTimes:
     """The longest pause between two heartbeats that the budget allows."""
 
     def heartbeat_seconds(self, response_timeout_seconds: float) -> float:
-        """The pause between two heartbeats: a third of the lease, or what the budget asks."""
+        """The pause between two heartbeats: a third of the lease, or less if the budget asks."""
         return min(response_timeout_seconds / LEASE_FRACTION, self.heartbeat_interval_seconds)

@@ -4,7 +4,7 @@
 the heartbeats, which must be ended before the terminal update is sent.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -89,7 +89,7 @@ class Changes:
     removed: tuple[str, ...] = ()
 
 
-AskChanges: TypeAlias = Callable[[], Awaitable[Changes | None]]
+AskChanges: TypeAlias = Callable[[], Coroutine[Any, Any, Changes | None]]
 """Asked on the side of the keys; None where nothing was published before or too much changed."""
 
 

@@ -52,12 +52,9 @@ def ask_beside_the_loop(question: task_body.AskChanges) -> task_body.Changes | N
     """For a function that runs in the event loop itself: the answer comes from another thread."""
     answered: Future[task_body.Changes | None] = Future()
 
-    async def ask() -> task_body.Changes | None:
-        return await question()
-
     def work() -> None:
         try:
-            answered.set_result(asyncio.run(ask()))
+            answered.set_result(asyncio.run(question()))
         except Exception as error:  # noqa: BLE001 - it is raised where the function waits
             answered.set_exception(error)
 
@@ -203,24 +200,16 @@ def _checkpoint_terms(task: TaskDefinition, call: task_body.BodyCall) -> task_bo
     """The terms of this call, or why it has none."""
     if call.checkpoints is not None:
         return call.checkpoints.terms
+    why = "the attempt is not under policy settled; run `perago fence install REPOSITORY BRANCH`"
     if call.staged is not None:
-        return task_body.CheckpointTerms(
-            refused="a check judges a staged commit, and is not run again"
-        )
-    if task.workspace is None:
-        return task_body.CheckpointTerms(
-            refused="the task has no workspace, so no repository to keep one in"
-        )
-    if task.workspace.read_only:
-        return task_body.CheckpointTerms(
-            refused="the task is read-only, and such a task writes nothing"
-        )
-    if task.on_spark:
-        return task_body.CheckpointTerms(
-            refused="a Spark task writes to lakeFS itself; write a table instead"
-        )
-    text = "the attempt is not under policy settled; run `perago fence install REPOSITORY BRANCH`"
-    return task_body.CheckpointTerms(refused=text)
+        why = "a check judges a staged commit, and is not run again"
+    elif task.workspace is None:
+        why = "the task has no workspace, so no repository to keep one in"
+    elif task.workspace.read_only:
+        why = "the task is read-only, and such a task writes nothing"
+    elif task.on_spark:
+        why = "a Spark task writes to lakeFS itself; write a table instead"
+    return task_body.CheckpointTerms(refused=why)
 
 
 def _sendable(value: object) -> object:

@@ -200,11 +200,7 @@ class ThreadBody(TaskBody):
 
 def _ask_in(loop: asyncio.AbstractEventLoop, question: AskChanges) -> Changes | None:
     """Ask in the worker's loop, which is another thread's."""
-
-    async def ask() -> Changes | None:
-        return await question()
-
-    return asyncio.run_coroutine_threadsafe(ask(), loop).result()
+    return asyncio.run_coroutine_threadsafe(question(), loop).result()
 
 
 def _run(task: TaskDefinition, call: BodyCall, around: BodySurroundings) -> BodyOutcome:
