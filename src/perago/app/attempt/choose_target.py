@@ -40,7 +40,7 @@ Decisions: TypeAlias = tuple[keys.LogicalExecutionKey | None, CommitId | None, S
 NO_DECISIONS: Decisions = None, None, ()
 
 
-async def choose_target(attempt: Attempt, workspace: WorkspaceReference) -> Target:
+async def choose_target(attempt: Attempt) -> Target:
     """Check the input, look at its fence and for earlier decisions, and choose the level.
 
     Nothing is written before the input is known to be a commit, because a tag or a canary on a
@@ -50,7 +50,8 @@ async def choose_target(attempt: Attempt, workspace: WorkspaceReference) -> Targ
 
     Raises FenceNotTrustedError when the setting relies on a fence that does not work.
     """
-    ports, lakefs, spec = attempt.ports, attempt.ports.lakefs, attempt.spec
+    ports, lakefs = attempt.ports, attempt.ports.lakefs
+    workspace, spec = attempt.workspace, attempt.spec
     record, file = await ports.concurrency.together(
         lakefs.known.check(workspace, ports.concurrency, writes=True),
         lakefs.trust.file(workspace.repository, workspace.ref),

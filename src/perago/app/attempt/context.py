@@ -11,7 +11,7 @@ from typing import Self, cast
 
 from perago.app.attempt.patience import NoStopOrder, Patience, StopOrder
 from perago.app.authoring.task_definition import TaskDefinition
-from perago.app.authoring.workspace_spec import WorkspaceSpec
+from perago.app.authoring.workspace_spec import WorkspaceInput, WorkspaceSpec
 from perago.app.fence.trust import FenceTrust
 from perago.domain.attempt import (
     PATIENCE_SECONDS,
@@ -217,6 +217,11 @@ class Attempt:
     def params(self) -> Mapping[str, object]:
         """What Conductor delivered; `read_input` has validated it before any step asks."""
         return cast("Mapping[str, object]", self.record.input_data["params"])
+
+    @property
+    def workspace(self) -> WorkspaceReference:
+        """The workspace of its input; only steps of workspace tasks ask, after `read_input`."""
+        return WorkspaceInput.model_validate(self.record.input_data["workspace"]).as_value()
 
     @property
     def spec(self) -> WorkspaceSpec:

@@ -27,7 +27,7 @@ from perago.domain.checkpoints import (
 )
 from perago.domain.errors import BodyFailedError, PeragoError
 from perago.domain.hand_back import Moment
-from perago.domain.lakefs import CommitId, RepositoryId, StagedReference, WorkspaceReference
+from perago.domain.lakefs import CommitId, RepositoryId, StagedReference
 from perago.domain.sync_plan import SyncPlan
 from perago.ports.errors import ServiceError, WorkspaceLostError
 from perago.ports.task_body import BodyStopped
@@ -38,9 +38,9 @@ OUTCOME_REFUSED = "a kept outcome cannot be used"
 DROPPED_PATHS_NAMED_MAX = 10  # enough to see which part of the function wrote; one line of a log
 
 
-async def materialise(attempt: Attempt, workspace: WorkspaceReference) -> tuple[Path, Materialised]:
+async def materialise(attempt: Attempt) -> tuple[Path, Materialised]:
     """A fresh directory with exactly what the input commit holds under the prefix."""
-    ports = attempt.ports
+    ports, workspace = attempt.ports, attempt.workspace
     directory = await ports.directories.create(attempt.marker)
     attempt.leftovers.directory = directory
     source = WorkspaceSource(workspace.repository, workspace.ref, attempt.spec.prefix)
@@ -172,7 +172,6 @@ class LocalOpened:
     target: Target | None
     directory: Path
     materialised: Materialised
-    workspace: WorkspaceReference
     checkpoints: AttemptCheckpoints | None
 
     async def check(self) -> None:
@@ -181,7 +180,7 @@ class LocalOpened:
 
     async def run(self) -> LocalRan:
         """The task function gets the directory."""
-        returned = await call_body(self.attempt, self.directory, self.workspace, self.checkpoints)
+        returned = await call_body(self.attempt, self.directory, self.checkpoints)
         ran = LocalRan(self.attempt, self.directory, self.materialised, returned)
         ran_for = _ran_for(self.attempt, self.target)
         if ran_for is not None:
@@ -214,18 +213,16 @@ def _checkpoints_of(
     )
 
 
-async def open_local_workspace(
-    attempt: Attempt, workspace: WorkspaceReference, target: Target | None = None
-) -> LocalOpened:
+async def open_local_workspace(attempt: Attempt, target: Target | None) -> LocalOpened:
     """Download into a fresh directory, and beside it the newest checkpoint.
 
     A first attempt does not ask for one, because nothing can be there.
     """
-    directory, materialised = await materialise(attempt, workspace)
+    directory, materialised = await materialise(attempt)
     checkpoints = _checkpoints_of(attempt, target, directory)
     if checkpoints is not None and (attempt.row.retry_count or attempt.row.poll_count > 1):
         await checkpoints.go_on_from_newest()
-    return LocalOpened(attempt, target, directory, materialised, workspace, checkpoints)
+    return LocalOpened(attempt, target, directory, materialised, checkpoints)
 
 
 def _ran_for(attempt: Attempt, target: Target | None) -> RanFor | None:

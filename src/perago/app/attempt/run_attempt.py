@@ -33,7 +33,6 @@ from perago.app.authoring.failure import error_code
 from perago.app.authoring.workspace_spec import WorkspaceInput
 from perago.domain.attempt import AttemptStatus, Stale
 from perago.domain.errors import CompletionRefusedError, MadeGoodError, StaleAttemptError
-from perago.domain.lakefs import WorkspaceReference
 from perago.ports.conductor import AttemptEnd, HandBack, TerminalUpdate
 from perago.ports.task_body import Lease
 from perago.ports.workspace import Phase
@@ -157,14 +156,13 @@ async def _produce_output(attempt: Attempt) -> Mapping[str, object]:
     attempt = replace(attempt, task=envelope.resolved_task(attempt.task, attempt.params))
     if given is None:
         return await produce_freely(attempt)
-    workspace = given.as_value()
     if attempt.spec.read_only:
         known, concurrency = attempt.ports.lakefs.known, attempt.ports.concurrency
-        await known.check(workspace, concurrency, writes=False)
-        ran = await _run_task_function(attempt, workspace, None)
+        await known.check(attempt.workspace, concurrency, writes=False)
+        ran = await _run_task_function(attempt, None)
         await ran.drop_writes()
-        return envelope.workspace_task_output(given, workspace.ref, ran.returned.result)
-    target = await choose_target(attempt, workspace)
+        return envelope.workspace_task_output(given, given.ref, ran.returned.result)
+    target = await choose_target(attempt)
     finished = None
     if target.others:
         # A retry may get another input than its predecessor. What that one decided and published
@@ -184,7 +182,7 @@ async def _produce_output(attempt: Attempt) -> Mapping[str, object]:
 async def _produce_publication(target: Target) -> Finished:
     """Run the task function, compare, stage, check what was staged, decide, publish."""
     attempt, patience = target.attempt, target.ports.patience
-    ran = await _run_task_function(attempt, target.workspace, target)
+    ran = await _run_task_function(attempt, target)
     compared = await ran.compare(target)
     if compared.changed:
         await check_attempt(attempt)  # before anything is uploaded for a lost attempt
@@ -208,9 +206,7 @@ async def _produce_publication(target: Target) -> Finished:
     return Finished(publication.ref, ran.returned.result)
 
 
-async def _run_task_function(
-    attempt: Attempt, workspace: WorkspaceReference, target: Target | None
-) -> LocalRan | SparkRan:
+async def _run_task_function(attempt: Attempt, target: Target | None) -> LocalRan | SparkRan:
     """Show the input commit, then guardrails, task function, guardrails; read-only without target.
 
     Where the function of this execution ended on this host and its worker died after it, only the
@@ -219,9 +215,9 @@ async def _run_task_function(
     ran: LocalRan | SparkRan | None = await recover_outcome(attempt, target)
     if ran is None:
         opened = (
-            await open_spark_workspace(attempt, workspace, target)
+            await open_spark_workspace(attempt, target)
             if attempt.task.on_spark
-            else await open_local_workspace(attempt, workspace, target)
+            else await open_local_workspace(attempt, target)
         )
         await opened.check()
         ran = await opened.run()

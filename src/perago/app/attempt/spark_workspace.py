@@ -49,7 +49,6 @@ class SparkFiles:
     """The two directories of one attempt, below its own."""
 
     attempt: Attempt
-    workspace: lakefs.WorkspaceReference
     directory: Path
     _output: Materialised | None = field(default=None)
 
@@ -80,7 +79,8 @@ class SparkFiles:
     async def _materialise(self, name: str, commit: lakefs.CommitId | None = None) -> Materialised:
         ports, outer, prefix = self.attempt.ports, self.directory / name, self.attempt.spec.prefix
         directory = outer / listing_prefix(prefix)
-        source = WorkspaceSource(self.workspace.repository, commit or self.workspace.ref, prefix)
+        workspace = self.attempt.workspace
+        source = WorkspaceSource(workspace.repository, commit or workspace.ref, prefix)
 
         def make_empty() -> None:
             shutil.rmtree(outer, ignore_errors=True)  # half of a download that got no answer
@@ -253,7 +253,6 @@ class SparkRan:
     """What Spark left on the private branch; without a branch the task was read-only."""
 
     attempt: Attempt
-    workspace: lakefs.WorkspaceReference
     branch: stage.StagingBranch | None
     returned: Returned
     files: SparkFiles | None
@@ -278,8 +277,8 @@ class SparkRan:
 
     async def check(self) -> None:
         """Judge a listing of the private branch."""
-        ref = self.workspace.ref if self.branch is None else self.branch.name
-        await _check_listing(self.attempt, self.workspace, ref, "post")
+        ref = self.attempt.workspace.ref if self.branch is None else self.branch.name
+        await _check_listing(self.attempt, ref, "post")
 
     async def drop_writes(self) -> None:
         """There was nowhere to write."""
@@ -290,7 +289,7 @@ class SparkRan:
         A no-op needs no branch, unless the policy decides by a tag and puts its empty commit there.
         """
         assert self.branch is not None, "read-only attempts stage nothing"
-        ports, branch, workspace = self.attempt.ports, self.branch, self.workspace
+        ports, branch, workspace = target.ports, self.branch, target.workspace
         # A Spark task function holds keys that could write to the target itself: refused as well.
         await refuse_dirty_target(ports, workspace.repository, workspace.branch)
         sweep = BranchSweep(branch)
@@ -312,13 +311,12 @@ class SparkOpened:
     """A directory for the marker; the data stays in lakeFS, or in files where it is in memory."""
 
     attempt: Attempt
-    workspace: lakefs.WorkspaceReference
     target: Target | None
     files: SparkFiles | None
 
     async def check(self) -> None:
         """Judge a listing of the input commit."""
-        await _check_listing(self.attempt, self.workspace, self.workspace.ref, "pre")
+        await _check_listing(self.attempt, self.attempt.workspace.ref, "pre")
 
     async def run(self) -> SparkRan:
         """Attempt fence, private branch, body: a stale attempt must not even make a branch."""
@@ -327,13 +325,13 @@ class SparkOpened:
             await check_attempt(self.attempt)
             branch = await stage.open_staging(self.target)
         roots = await self._roots(None if branch is None else branch.name)
-        returned = await call_body(self.attempt, roots, self.workspace)
+        returned = await call_body(self.attempt, roots)
         if self.files is not None and branch is not None:
             await self.files.store(branch)
-        return SparkRan(self.attempt, self.workspace, branch, returned, self.files)
+        return SparkRan(self.attempt, branch, returned, self.files)
 
     async def _roots(self, branch: lakefs.BranchName | None) -> SparkRoots:
-        workspace, output_root = self.workspace, None
+        workspace, output_root = self.attempt.workspace, None
         if self.files is not None:
             input_root, output_root = await self.files.fetch(writes=branch is not None)
         else:
@@ -351,25 +349,21 @@ class SparkOpened:
         )
 
 
-async def open_spark_workspace(
-    attempt: Attempt, workspace: lakefs.WorkspaceReference, target: Target | None
-) -> SparkOpened:
+async def open_spark_workspace(attempt: Attempt, target: Target | None) -> SparkOpened:
     """A directory holds the marker, so that gc finds the branch after a crash."""
     directory = await attempt.ports.directories.create(attempt.marker)
     attempt.leftovers.directory = directory
     files = None
     if attempt.ports.spark_gateway is None:
-        files = SparkFiles(attempt, workspace, directory)
-    return SparkOpened(attempt, workspace, target, files)
+        files = SparkFiles(attempt, directory)
+    return SparkOpened(attempt, target, files)
 
 
-async def _check_listing(
-    attempt: Attempt, workspace: lakefs.WorkspaceReference, ref: str, phase: str
-) -> None:
+async def _check_listing(attempt: Attempt, ref: str, phase: str) -> None:
     guardrails = attempt.spec.pre if phase == "pre" else attempt.spec.post
     if guardrails:
-        prefix = attempt.spec.prefix
-        paths = await list_workspace(attempt.ports, workspace.repository, ref, prefix)
+        repository, prefix = attempt.workspace.repository, attempt.spec.prefix
+        paths = await list_workspace(attempt.ports, repository, ref, prefix)
         check_guardrails_on_listing(paths, guardrails, phase)
     done = Phase.PRE_CHECKED if phase == "pre" else Phase.POST_CHECKED
     attempt.ports.progress.phase(done, {"guardrails": len(guardrails)})

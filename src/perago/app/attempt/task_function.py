@@ -11,7 +11,7 @@ lakeFS, so the worker's parent serves them itself.
 
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from math import inf
 from pathlib import Path
@@ -21,7 +21,6 @@ from pydantic import BaseModel
 from perago.app.attempt.checkpoints import AttemptCheckpoints
 from perago.app.attempt.context import Attempt, AttemptPorts, Target
 from perago.app.attempt.stage import changes_below
-from perago.app.authoring.checkpoint_copies import OUT
 from perago.domain.commit_metadata import PublishingTask, run_inside
 from perago.domain.errors import BodyFailedError, CheckFailedError
 from perago.domain.hand_back import Cause, Moment
@@ -90,10 +89,7 @@ async def _serve(attempt: Attempt) -> dict[str, object]:
 
 
 async def call_body(
-    attempt: Attempt,
-    given: Path | SparkRoots | None,
-    workspace: WorkspaceReference | None = None,
-    checkpoints: AttemptCheckpoints | None = None,
+    attempt: Attempt, given: Path | SparkRoots | None, checkpoints: AttemptCheckpoints | None = None
 ) -> Returned:
     """Run the team's function on what it is given: a directory, roots, or nothing."""
     ports = attempt.ports
@@ -105,16 +101,10 @@ async def call_body(
         workspace=given if isinstance(given, Path) else None,
         seconds_max=attempt.body_seconds_max,
         spark=given if isinstance(given, SparkRoots) else None,
+        checkpoints=None if checkpoints is None else checkpoints.for_call(),
+        changes=partial(changes_since_publication, attempt) if given else None,
     )
-    if workspace is not None:
-        ask = partial(changes_since_publication, attempt, workspace)
-        call = replace(call, changes=ask)
     began = ports.clock.monotonic()
-    if checkpoints is not None:
-        call = replace(
-            call,
-            checkpoints=task_body.Checkpoints(_terms(attempt, checkpoints), checkpoints.upload),
-        )
     outcome = await ports.body.run(call)
     if not (isinstance(outcome, task_body.BodyStopped) and outcome.cause is Cause.EXECUTOR_LOST):
         attempt.leftovers.moment = Moment.IN_FUNCTION
@@ -144,15 +134,6 @@ def _may_be_repeated(outcome: task_body.BodyOutcome) -> bool:
             return not terminal
         case task_body.BodyStopped():  # for example by a kernel that was out of memory
             return True
-
-
-def _terms(attempt: Attempt, checkpoints: AttemptCheckpoints) -> task_body.CheckpointTerms:
-    return task_body.CheckpointTerms(
-        out=str(checkpoints.directory / OUT),
-        interval_seconds=attempt.settings.checkpoint_seconds,
-        bytes_max=attempt.settings.checkpoint_bytes_max,
-        found=checkpoints.found,
-    )
 
 
 async def call_checks(target: Target, shown: Shown) -> None:
@@ -197,16 +178,14 @@ def _judge(attempt: Attempt, staged: StagedReference, outcome: task_body.BodyOut
             raise BodyFailedError(f"{reason}; {where}", cause=cause)
 
 
-async def changes_since_publication(
-    attempt: Attempt, workspace: WorkspaceReference
-) -> task_body.Changes | None:
+async def changes_since_publication(attempt: Attempt) -> task_body.Changes | None:
     """The difference between the last publication and the input; None where all has to be done."""
-    ports, prefix, repository = attempt.ports, attempt.spec.prefix, workspace.repository
+    ports, prefix, workspace = attempt.ports, attempt.spec.prefix, attempt.workspace
     task = PublishingTask(attempt.row.task_type, attempt.row.reference_name, prefix)
     published = await _last_publication(ports, task, workspace)
     if published is None:
         return None
-    changes = changes_below(ports, repository, published.commit, workspace.ref, prefix)
+    changes = changes_below(ports, workspace.repository, published.commit, workspace.ref, prefix)
     found = await _paths_by_kind(changes, prefix, paths_max=PATHS_MAX)
     return task_body.Changes(published.commit, **found) if found else None
 
