@@ -232,7 +232,7 @@ PLANTS: Sequence[Plant] = (
     Plant(
         "checkpoints are kept on the staging branch",
         f"{ATTEMPT}.local_workspace:_checkpoints_of",
-        "branch = checkpoint_branch(target.key, attempt.execution_id)",
+        "branch = checkpoint_branch(key, attempt.execution_id)",
         "branch = attempt.staging_branch",
         ("checkpoints",),
     ),

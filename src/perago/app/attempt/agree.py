@@ -87,8 +87,7 @@ async def _put_decision(target: Target, proposal: CommitId) -> CommitId:
         attempt.leftovers.staging_may_go = not sent  # refused: nothing was decided by this
         raise
     evidence = {"tag": tag, "staged": proposal, "staging_branch": attempt.staging_branch}
-    facts = {"warning": errors.OUTCOME_UNKNOWN, "seen": seen, **evidence}
-    ports.progress.phase(Phase.WARNED, facts)
+    ports.warn(errors.OUTCOME_UNKNOWN, seen=seen, **evidence)
     raise errors.OutcomeUnknownAtDeadlineError(f"decision {tag}: {seen}", cause=cause)
 
 

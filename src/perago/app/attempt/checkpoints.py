@@ -18,14 +18,7 @@ from pathlib import Path
 from perago.app.attempt.complete import delete_staging
 from perago.app.attempt.context import Attempt
 from perago.app.attempt.patience import LAKEFS
-from perago.app.authoring.checkpoint_copies import (
-    FOUND,
-    OUT,
-    ClaimedCopy,
-    claim,
-    make_empty,
-    release,
-)
+from perago.app.authoring.checkpoint_copies import FOUND, ClaimedCopy, claim, make_empty, release
 from perago.domain import checkpoints
 from perago.domain.commit_metadata import commit_message
 from perago.domain.errors import BodyFailedError
@@ -34,7 +27,7 @@ from perago.domain.sync_plan import FileFacts
 from perago.ports import workspace
 from perago.ports.errors import BranchExistsError, DamagedObjectError, MissingError, ServiceError
 from perago.ports.lakefs import CommitRequest
-from perago.ports.task_body import BodyStopped, Checkpoint, Checkpoints, CheckpointTerms
+from perago.ports.task_body import BodyStopped, Checkpoint
 
 NOT_UPLOADED = "a checkpoint was not uploaded"
 NOT_FOUND = "the newest checkpoint cannot be used, so the task function begins anew"
@@ -54,17 +47,6 @@ class AttemptCheckpoints:
     _number: int = 0
     _is_open: bool = False
     _held: Mapping[str, FileFacts] | None = None
-
-    def for_call(self) -> Checkpoints:
-        """What the call of the task function is told of them."""
-        settings = self.attempt.settings
-        terms = CheckpointTerms(
-            out=str(self.directory / OUT),
-            interval_seconds=settings.checkpoint_seconds,
-            bytes_max=settings.checkpoint_bytes_max,
-            found=self.found,
-        )
-        return Checkpoints(terms, self.upload)
 
     async def upload(self) -> None:
         """Upload the newest copy that waits, if one does; whatever fails is said."""
@@ -168,9 +150,7 @@ class AttemptCheckpoints:
 
     async def _warn(self, warning: str, error: Exception) -> None:
         """Into the worker's log and the log of the task in Conductor."""
-        self.attempt.ports.progress.phase(
-            workspace.Phase.WARNED, {"warning": warning, "error": str(error)}
-        )
+        self.attempt.ports.warn(warning, error=str(error))
         line = self.attempt.settings.secrets.masked(f"perago {warning}: {error}")
         with suppress(ServiceError):  # the worker's log has it
             await self.attempt.ports.queue.log(self.attempt.row.task_id, line)

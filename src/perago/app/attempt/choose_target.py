@@ -76,8 +76,7 @@ async def choose_target(attempt: Attempt) -> Target:
     seconds = attempt.effect_seconds
     if isolation is Isolation.PREFIX and seconds < PREFIX_BUDGET_SECONDS_MIN:
         text = 'the publish budget is short for isolation="prefix": losing a race takes longer'
-        facts = {"warning": text, "seconds": seconds, "expected": PREFIX_BUDGET_SECONDS_MIN}
-        ports.progress.phase(Phase.WARNED, facts)
+        ports.warn(text, seconds=seconds, expected=PREFIX_BUDGET_SECONDS_MIN)
     # Earlier attempts may have left checkpoints. One that resumes a decision never lists them, and
     # has to remove them all the same.
     if key and level.shape.decides_by_tag and not _is_first(attempt.row):
@@ -149,7 +148,7 @@ async def find_chain(attempt: Attempt, repository: RepositoryId, record: CommitR
         return keys.chain_hash(row, epoch, marks)
     if row.retried_task_id is None and NO_PREDECESSOR not in ports.warned:
         ports.warned.add(NO_PREDECESSOR)
-        ports.progress.phase(Phase.WARNED, {"warning": NO_PREDECESSOR})
+        ports.warn(NO_PREDECESSOR)
     workflow = await ports.queue.read_workflow(row.workflow_id)
     # Compared before any mark is put: a zombie would put one for a row that is another
     # execution's by now. One read serves both, so the rows are those of the comparison.

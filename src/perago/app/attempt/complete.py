@@ -197,8 +197,8 @@ async def _may_end(attempt: Attempt, *, sent: bool) -> bool:
     try:
         verdict = await read_verdict(attempt, before_end=True)
     except ServiceError as error:
-        warning = {"warning": "the completion waits until Conductor says whose the row is"}
-        attempt.ports.progress.phase(Phase.WARNED, {**warning, "error": str(error)})
+        warning = "the completion waits until Conductor says whose the row is"
+        attempt.ports.warn(warning, error=str(error))
         return False
     if isinstance(verdict, Stale) and not sent:
         raise StaleAttemptError(attempt.row.task_id, stale=verdict)
@@ -231,7 +231,7 @@ async def _send(ports: AttemptPorts, update: AttemptEnd, seconds: float) -> Reco
         # restarted. So the end of the workflow or another row counts, and this attempt never will.
         return Recorded.SUPERSEDED
     except ServiceError as error:
-        ports.progress.phase(Phase.WARNED, {"warning": "completion failed", "error": str(error)})
+        ports.warn("completion failed", error=str(error))
         recorded = await _look(ports, update)  # an earlier try may have landed
         if recorded is Recorded.UNKNOWN and isinstance(error, RequestRefusedError):
             raise CompletionRefusedError(str(error)) from error
@@ -334,8 +334,7 @@ async def delete_staging(ports: AttemptPorts, repository: RepositoryId, branch: 
     """Delete one private branch; whatever stays is found by garbage collection."""
     facts = {"staging_branch": branch, "repository": repository}
     if not is_private_branch(branch):
-        kept = {"warning": STAGING_FAILED, "error": f"{branch} is no private branch of Perago"}
-        ports.progress.phase(Phase.WARNED, {**kept, **facts})
+        ports.warn(STAGING_FAILED, error=f"{branch} is no private branch of Perago", **facts)
         return
     await _only_tell(ports, ports.lakefs.branches.delete(repository, branch), STAGING_FAILED, facts)
 
@@ -385,4 +384,4 @@ async def _only_tell(
     try:
         await work
     except Exception as error:  # noqa: BLE001 - cleaning never changes a result
-        ports.progress.phase(Phase.WARNED, {"warning": text, "error": str(error), **facts})
+        ports.warn(text, error=str(error), **facts)

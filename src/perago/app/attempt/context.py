@@ -52,6 +52,7 @@ from perago.ports.workspace import (
     AttemptMarker,
     DirectoryUploads,
     Materialised,
+    Phase,
     Progress,
     SparkGateway,
     WorkspacePipeline,
@@ -150,6 +151,10 @@ class AttemptPorts:
     spark_gateway: SparkGateway | None = None
     warned: set[str] = field(default_factory=set[str])
     patience: Patience = field(default_factory=Patience)
+
+    def warn(self, warning: str, **facts: object) -> None:
+        """Tell the listeners of an attempt what did not go well, and does not end it."""
+        self.progress.phase(Phase.WARNED, {"warning": warning, **facts})
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,6 +284,11 @@ class Target:
         return self.attempt.ports
 
     @property
+    def shared_key(self) -> LogicalExecutionKey | None:
+        """The key by which the attempts of an execution agree; None where the policy has no tag."""
+        return self.key if self.level.shape.decides_by_tag else None
+
+    @property
     def identity(self) -> PublicationIdentity:
         """Who publishes, as commits say it."""
         attempt = self.attempt
@@ -290,7 +300,7 @@ class Target:
             staging_branch=attempt.staging_branch,
             policy=self.level.policy.value,
             level=self.level.value,
-            execution_key=self.key if self.level.shape.decides_by_tag else None,
+            execution_key=self.shared_key,
             traceparent=attempt.traceparent,
             code_version=attempt.settings.code_version,
         )

@@ -24,7 +24,6 @@ from perago.domain.publication import Isolation, MergeExactTree, MergeStaged, Re
 from perago.domain.settled import AfterLook, AfterMerge, KeepLooking, LookAgain
 from perago.ports.errors import ServiceError, TagExistsError
 from perago.ports.lakefs import CommitRequest, MergeRequest
-from perago.ports.workspace import Phase
 
 # Between two looks. Short at first, because the other publishers of this process wait for the
 # branch. With this factor the fifteenth look is past the usual deadline of 60 s; twenty (LOOKS_MAX)
@@ -52,8 +51,7 @@ class PlannedEffect:
                 return await self._commit_exact_tree(tree)
             case Relocate(to, abandoned, owner_is_known):
                 if not owner_is_known:
-                    facts = {"warning": "the replaced head names no owner", "head": abandoned}
-                    self.target.ports.progress.phase(Phase.WARNED, facts)
+                    self.target.ports.warn("the replaced head names no owner", head=abandoned)
                 await refuse_dirty_target(self.target.ports, plan.repository, plan.branch)
                 tag = relocated_tag(abandoned, self.target.attempt.execution_id)
                 # It keeps the old head reachable, because a relocation has no reflog.
@@ -261,13 +259,8 @@ def unknown_outcome(
     """Log the evidence and keep every branch, because an operator who looks later needs both."""
     attempt.leftovers.staging_may_go = False
     attempt.leftovers.outcome_unknown = True
-    evidence = {
-        "warning": errors.OUTCOME_UNKNOWN,
-        "expected_head": expected_head,
-        "seen": seen,
-        "staged": staged,
-    }
-    attempt.ports.progress.phase(Phase.WARNED, evidence)
+    evidence = {"expected_head": expected_head, "seen": seen, "staged": staged}
+    attempt.ports.warn(errors.OUTCOME_UNKNOWN, **evidence)
     return errors.OutcomeUnknownAtDeadlineError(seen)
 
 

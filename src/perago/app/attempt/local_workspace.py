@@ -34,6 +34,7 @@ from perago.ports.task_body import BodyStopped
 from perago.ports.workspace import Materialised, Phase, StagingArea, WorkspaceSource, beside
 
 OUTCOME_NOT_KEPT = "the outcome of the task function is not kept for a later attempt"
+WRITES_DROPPED = "local writes of a read-only task were dropped"
 OUTCOME_REFUSED = "a kept outcome cannot be used"
 DROPPED_PATHS_NAMED_MAX = 10  # enough to see which part of the function wrote; one line of a log
 
@@ -137,17 +138,16 @@ class LocalRan:
 
         Whatever cannot be compared (a symlink, a removed directory) is dropped as well.
         """
-        progress = self.attempt.ports.progress
-        facts: dict[str, object] = {"warning": "local writes of a read-only task were dropped"}
+        ports = self.attempt.ports
         try:
-            plan = await self.attempt.ports.lakefs.pipeline.plan(self.materialised)
+            plan = await ports.lakefs.pipeline.plan(self.materialised)
         except (PeragoError, ServiceError) as error:
-            progress.phase(Phase.WARNED, {**facts, "error": str(error)})
+            ports.warn(WRITES_DROPPED, error=str(error))
             return
         if not plan.is_empty:
             written = chain((file.path for file in plan.upload), (to.path for to, _ in plan.copy))
-            facts["paths"] = list(islice(chain(written, plan.delete), DROPPED_PATHS_NAMED_MAX))
-            progress.phase(Phase.WARNED, facts)
+            paths = islice(chain(written, plan.delete), DROPPED_PATHS_NAMED_MAX)
+            ports.warn(WRITES_DROPPED, paths=list(paths))
 
     async def compare(self, target: Target) -> LocalCompared:
         """Compare with what was downloaded; the directory must still be this execution's.
@@ -164,30 +164,6 @@ class LocalRan:
         return LocalCompared(target, self.materialised, plan, self.returned.result)
 
 
-@dataclass(frozen=True, slots=True)
-class LocalOpened:
-    """A directory with exactly what the input commit holds below the prefix."""
-
-    attempt: Attempt
-    target: Target | None
-    directory: Path
-    materialised: Materialised
-    checkpoints: AttemptCheckpoints | None
-
-    async def check(self) -> None:
-        """Judge the directory."""
-        await check_workspace(self.attempt, self.directory, "pre")
-
-    async def run(self) -> LocalRan:
-        """The task function gets the directory."""
-        returned = await call_body(self.attempt, self.directory, self.checkpoints)
-        ran = LocalRan(self.attempt, self.directory, self.materialised, returned)
-        ran_for = _ran_for(self.attempt, self.target)
-        if ran_for is not None:
-            await _keep_outcome(ran, ran_for)  # first of all: whatever dies from now on, it is kept
-        return ran
-
-
 def _checkpoints_of(
     attempt: Attempt, target: Target | None, directory: Path
 ) -> AttemptCheckpoints | None:
@@ -197,32 +173,37 @@ def _checkpoints_of(
     ends the need for checkpoints.
     """
     uploads = attempt.ports.lakefs.uploads
-    if uploads is None or target is None or target.key is None:
+    if uploads is None or target is None or target.shared_key is None:
         return None
-    if not target.level.shape.decides_by_tag:
-        return None
-    workspace = target.workspace
-    branch = checkpoint_branch(target.key, attempt.execution_id)
+    key, workspace = target.shared_key, target.workspace
+    branch = checkpoint_branch(key, attempt.execution_id)
     staged = StagedReference(workspace.repository, branch, workspace.ref)
     return AttemptCheckpoints(
         attempt,
         uploads,
         StagingArea(staged, CHECKPOINT_FOLDER),
-        siblings=checkpoint_branches_of(target.key),
+        siblings=checkpoint_branches_of(key),
         directory=beside(directory),
     )
 
 
-async def open_local_workspace(attempt: Attempt, target: Target | None) -> LocalOpened:
-    """Download into a fresh directory, and beside it the newest checkpoint.
+async def run_on_disk(attempt: Attempt, target: Target | None) -> LocalRan:
+    """Give the task function a directory with exactly what the input commit holds below the prefix.
 
-    A first attempt does not ask for one, because nothing can be there.
+    Beside it lies the newest checkpoint. A first attempt does not ask for one, because nothing can
+    be there.
     """
     directory, materialised = await materialise(attempt)
     checkpoints = _checkpoints_of(attempt, target, directory)
     if checkpoints is not None and (attempt.row.retry_count or attempt.row.poll_count > 1):
         await checkpoints.go_on_from_newest()
-    return LocalOpened(attempt, target, directory, materialised, checkpoints)
+    await check_workspace(attempt, directory, "pre")
+    returned = await call_body(attempt, directory, checkpoints)
+    ran = LocalRan(attempt, directory, materialised, returned)
+    ran_for = _ran_for(attempt, target)
+    if ran_for is not None:
+        await _keep_outcome(ran, ran_for)  # first of all: whatever dies from now on, it is kept
+    return ran
 
 
 def _ran_for(attempt: Attempt, target: Target | None) -> RanFor | None:
@@ -232,11 +213,10 @@ def _ran_for(attempt: Attempt, target: Target | None) -> RanFor | None:
     each attempt is a run of its own, and a retry that published the tree of another run would say
     so nowhere.
     """
-    if target is None or target.key is None or not target.level.shape.decides_by_tag:
+    key = None if target is None else target.shared_key
+    if target is None or key is None or not attempt.settings.keeps_outcomes:
         return None
-    if not attempt.settings.keeps_outcomes:
-        return None
-    return RanFor.of(target.key, attempt.task.name, target.workspace, target.prefix, attempt.params)
+    return RanFor.of(key, attempt.task.name, target.workspace, target.prefix, attempt.params)
 
 
 async def _keep_outcome(ran: LocalRan, ran_for: RanFor) -> None:
@@ -250,8 +230,7 @@ async def _keep_outcome(ran: LocalRan, ran_for: RanFor) -> None:
         await ports.directories.keep_outcome(ran.directory, ran_for.key, kept.as_text())
         ran.attempt.leftovers.has_outcome = True
     except (PeragoError, ServiceError) as error:
-        facts = {"warning": OUTCOME_NOT_KEPT, "error": str(error)}
-        ports.progress.phase(Phase.WARNED, facts)
+        ports.warn(OUTCOME_NOT_KEPT, error=str(error))
 
 
 async def recover_outcome(attempt: Attempt, target: Target | None) -> LocalRan | None:
@@ -267,14 +246,13 @@ async def recover_outcome(attempt: Attempt, target: Target | None) -> LocalRan |
     try:
         found = await ports.directories.kept_outcomes(ran_for.key)
     except ServiceError as error:
-        ports.progress.phase(Phase.WARNED, {"warning": OUTCOME_REFUSED, "error": str(error)})
+        ports.warn(OUTCOME_REFUSED, error=str(error))
         return None
     for directory, text in found:
         try:
             return await _recovered(attempt, ran_for, directory, text)
         except (PeragoError, ServiceError) as error:
-            facts = {"directory": str(directory), "error": str(error)}
-            ports.progress.phase(Phase.WARNED, {"warning": OUTCOME_REFUSED, **facts})
+            ports.warn(OUTCOME_REFUSED, directory=str(directory), error=str(error))
             attempt.leftovers.directory = None
             with suppress(PeragoError, ServiceError):  # garbage collection finds it otherwise
                 await ports.directories.remove(directory)

@@ -3,9 +3,9 @@
 The order of steps is the specification's; what each step decides is the domain's. One except
 turns whatever ended the attempt into a status, one pass cleans, nothing else is caught here.
 
-A workspace is a local directory or Spark's. Each step is a method of the value that the step before
-has made, so none can be called too early: open -> `run` -> `compare` -> `stage`. What was staged
-goes to `check_staged` of what has run, which knows where the checks can see it.
+A workspace is a local directory or Spark's. Once the task function has run, each step is a method
+of the value that the step before has made, so none can be called too early: `compare` -> `stage`.
+What was staged goes to `check_staged` of what has run, which knows where the checks can see it.
 """
 
 from collections.abc import Callable, Mapping
@@ -23,10 +23,10 @@ from perago.app.attempt.complete import (
 )
 from perago.app.attempt.context import Attempt, Target
 from perago.app.attempt.ending import HANDED_BACK, end_of_failure, failed_update
-from perago.app.attempt.local_workspace import LocalRan, open_local_workspace, recover_outcome
+from perago.app.attempt.local_workspace import LocalRan, recover_outcome, run_on_disk
 from perago.app.attempt.publish import Finished, finish_decision, publish, read_first_walk
 from perago.app.attempt.resume import find_decision_on_other_input, resume
-from perago.app.attempt.spark_workspace import SparkRan, open_spark_workspace
+from perago.app.attempt.spark_workspace import SparkRan, run_on_spark
 from perago.app.attempt.task_function import produce_freely
 from perago.app.authoring import envelope
 from perago.app.authoring.failure import error_code
@@ -214,13 +214,8 @@ async def _run_task_function(attempt: Attempt, target: Target | None) -> LocalRa
     """
     ran: LocalRan | SparkRan | None = await recover_outcome(attempt, target)
     if ran is None:
-        opened = (
-            await open_spark_workspace(attempt, target)
-            if attempt.task.on_spark
-            else await open_local_workspace(attempt, target)
-        )
-        await opened.check()
-        ran = await opened.run()
+        run = run_on_spark if attempt.task.on_spark else run_on_disk
+        ran = await run(attempt, target)
     await ran.check()
     return ran
 

@@ -306,57 +306,45 @@ class SparkRan:
         return SparkCompared(branch, sweep, swept.has_changes, self.returned.result)
 
 
-@dataclass(frozen=True, slots=True)
-class SparkOpened:
-    """A directory for the marker; the data stays in lakeFS, or in files where it is in memory."""
+async def run_on_spark(attempt: Attempt, target: Target | None) -> SparkRan:
+    """Give the task function roots: the data stays in lakeFS, or in files where it is in memory.
 
-    attempt: Attempt
-    target: Target | None
-    files: SparkFiles | None
-
-    async def check(self) -> None:
-        """Judge a listing of the input commit."""
-        await _check_listing(self.attempt, self.attempt.workspace.ref, "pre")
-
-    async def run(self) -> SparkRan:
-        """Attempt fence, private branch, body: a stale attempt must not even make a branch."""
-        branch = None
-        if self.target is not None:
-            await check_attempt(self.attempt)
-            branch = await stage.open_staging(self.target)
-        roots = await self._roots(None if branch is None else branch.name)
-        returned = await call_body(self.attempt, roots)
-        if self.files is not None and branch is not None:
-            await self.files.store(branch)
-        return SparkRan(self.attempt, branch, returned, self.files)
-
-    async def _roots(self, branch: lakefs.BranchName | None) -> SparkRoots:
-        workspace, output_root = self.attempt.workspace, None
-        if self.files is not None:
-            input_root, output_root = await self.files.fetch(writes=branch is not None)
-        else:
-            input_root = f"s3a://{workspace.repository}/{workspace.ref}/"
-            if branch is not None:
-                output_root = f"s3a://{workspace.repository}/{branch}/"
-        return SparkRoots(
-            repository=workspace.repository,
-            input_ref=workspace.ref,
-            prefix=self.attempt.spec.prefix,
-            input_root=input_root,
-            output_root=output_root,
-            staging_branch=branch,
-            gateway=self.attempt.ports.spark_gateway,
-        )
+    Before it come the attempt fence and the private branch: a stale attempt must not even make one.
+    """
+    ports, branch = attempt.ports, None
+    # It holds the marker, so that gc finds the branch after a crash.
+    attempt.leftovers.directory = directory = await ports.directories.create(attempt.marker)
+    files = SparkFiles(attempt, directory) if ports.spark_gateway is None else None
+    await _check_listing(attempt, attempt.workspace.ref, "pre")
+    if target is not None:
+        await check_attempt(attempt)
+        branch = await stage.open_staging(target)
+    roots = await _roots(attempt, None if branch is None else branch.name, files)
+    returned = await call_body(attempt, roots)
+    if files is not None and branch is not None:
+        await files.store(branch)
+    return SparkRan(attempt, branch, returned, files)
 
 
-async def open_spark_workspace(attempt: Attempt, target: Target | None) -> SparkOpened:
-    """A directory holds the marker, so that gc finds the branch after a crash."""
-    directory = await attempt.ports.directories.create(attempt.marker)
-    attempt.leftovers.directory = directory
-    files = None
-    if attempt.ports.spark_gateway is None:
-        files = SparkFiles(attempt, directory)
-    return SparkOpened(attempt, target, files)
+async def _roots(
+    attempt: Attempt, branch: lakefs.BranchName | None, files: SparkFiles | None
+) -> SparkRoots:
+    workspace, output_root = attempt.workspace, None
+    if files is not None:
+        input_root, output_root = await files.fetch(writes=branch is not None)
+    else:
+        input_root = f"s3a://{workspace.repository}/{workspace.ref}/"
+        if branch is not None:
+            output_root = f"s3a://{workspace.repository}/{branch}/"
+    return SparkRoots(
+        repository=workspace.repository,
+        input_ref=workspace.ref,
+        prefix=attempt.spec.prefix,
+        input_root=input_root,
+        output_root=output_root,
+        staging_branch=branch,
+        gateway=attempt.ports.spark_gateway,
+    )
 
 
 async def _check_listing(attempt: Attempt, ref: str, phase: str) -> None:

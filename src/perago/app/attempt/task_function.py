@@ -21,6 +21,7 @@ from pydantic import BaseModel
 from perago.app.attempt.checkpoints import AttemptCheckpoints
 from perago.app.attempt.context import Attempt, AttemptPorts, Target
 from perago.app.attempt.stage import changes_below
+from perago.app.authoring.checkpoint_copies import OUT
 from perago.domain.commit_metadata import PublishingTask, run_inside
 from perago.domain.errors import BodyFailedError, CheckFailedError
 from perago.domain.hand_back import Cause, Moment
@@ -101,7 +102,7 @@ async def call_body(
         workspace=given if isinstance(given, Path) else None,
         seconds_max=attempt.body_seconds_max,
         spark=given if isinstance(given, SparkRoots) else None,
-        checkpoints=None if checkpoints is None else checkpoints.for_call(),
+        checkpoints=None if checkpoints is None else _for_call(checkpoints),
         changes=partial(changes_since_publication, attempt) if given else None,
     )
     began = ports.clock.monotonic()
@@ -134,6 +135,17 @@ def _may_be_repeated(outcome: task_body.BodyOutcome) -> bool:
             return not terminal
         case task_body.BodyStopped():  # for example by a kernel that was out of memory
             return True
+
+
+def _for_call(checkpoints: AttemptCheckpoints) -> task_body.Checkpoints:
+    settings = checkpoints.attempt.settings
+    terms = task_body.CheckpointTerms(
+        out=str(checkpoints.directory / OUT),
+        interval_seconds=settings.checkpoint_seconds,
+        bytes_max=settings.checkpoint_bytes_max,
+        found=checkpoints.found,
+    )
+    return task_body.Checkpoints(terms, checkpoints.upload)
 
 
 async def call_checks(target: Target, shown: Shown) -> None:
