@@ -14,7 +14,7 @@ from perago.app.attempt.checkpoints import AttemptCheckpoints
 from perago.app.attempt.context import Attempt, Target
 from perago.app.attempt.patience import LAKEFS
 from perago.app.attempt.stage import open_staging, stored_result
-from perago.app.attempt.task_function import Returned, Shown, call_body, call_checks
+from perago.app.attempt.task_function import Returned, call_body, call_checks
 from perago.app.authoring.envelope import check_stored_result
 from perago.app.authoring.guardrails import check_guardrails
 from perago.domain.checkpoints import (
@@ -130,8 +130,7 @@ class LocalRan:
         so the directory is asked for its marker again.
         """
         await self.attempt.ports.directories.check(self.directory, self.attempt.execution_id)
-        shown = Shown(staged, self.returned.seconds, directory=self.directory)
-        await call_checks(target, shown)
+        await call_checks(target, staged, self.returned.seconds, self.directory)
 
     async def drop_writes(self) -> None:
         """Say what a read-only task wrote: it publishes nothing.

@@ -18,7 +18,7 @@ from perago.app.attempt.complete import check_attempt, delete_staging
 from perago.app.attempt.context import Attempt, AttemptPorts, Target
 from perago.app.attempt.effects import refuse_dirty_target
 from perago.app.attempt.patience import LAKEFS
-from perago.app.attempt.task_function import Returned, Shown, call_body, call_checks
+from perago.app.attempt.task_function import Returned, call_body, call_checks
 from perago.app.authoring.guardrails import check_guardrails_on_listing
 from perago.domain import lakefs
 from perago.domain.errors import PATHS_NAMED_MAX, OutsidePrefixError, PublicationRefusedError
@@ -272,8 +272,7 @@ class SparkRan:
             gateway=ports.spark_gateway,
         )
         sizes = await list_workspace(ports, staged.repository, staged.commit, target.prefix)
-        shown = Shown(staged, self.returned.seconds, spark=roots, sizes=sizes)
-        await call_checks(target, shown)
+        await call_checks(target, staged, self.returned.seconds, roots, sizes)
 
     async def check(self) -> None:
         """Judge a listing of the private branch."""

@@ -52,20 +52,6 @@ class Returned:
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class Shown:
-    """Where checks find the staged commit: a directory, or roots that Spark opens.
-
-    `sizes` has every file of the commit; the directory has them itself.
-    """
-
-    staged: StagedReference
-    function_seconds: float
-    directory: Path | None = None
-    spark: SparkRoots | None = None
-    sizes: Mapping[str, int] | None = None
-
-
 async def produce_freely(attempt: Attempt) -> Mapping[str, object]:
     """The output of an attempt without a workspace: the result alone."""
     if attempt.task.built_in:
@@ -148,30 +134,38 @@ def _for_call(checkpoints: AttemptCheckpoints) -> task_body.Checkpoints:
     return task_body.Checkpoints(terms, checkpoints.upload)
 
 
-async def call_checks(target: Target, shown: Shown) -> None:
-    """Run the checks; raises CheckFailedError, after which the staged commit is kept for a look."""
+async def call_checks(
+    target: Target,
+    staged: StagedReference,
+    function_seconds: float,
+    given: Path | SparkRoots,
+    sizes: Mapping[str, int] | None = None,
+) -> None:
+    """Run the checks; raises CheckFailedError, after which the staged commit is kept for a look.
+
+    They are given a directory that has every file of the staged commit, or roots and the sizes.
+    """
     ports, attempt = target.ports, target.attempt
     workspace, prefix = target.workspace, target.prefix
     limit = attempt.body_seconds_max
-    commit = shown.staged.commit
-    changes = changes_below(ports, workspace.repository, workspace.ref, commit, prefix)
+    changes = changes_below(ports, workspace.repository, workspace.ref, staged.commit, prefix)
     call = task_body.BodyCall(
         task_name=attempt.task.name,
         attempt=attempt.row,
         execution_id=attempt.execution_id,
         params={},
-        workspace=shown.directory,
-        seconds_max=limit and max(limit - shown.function_seconds, SECONDS_LEFT_MIN),
-        spark=shown.spark,
+        workspace=given if isinstance(given, Path) else None,
+        seconds_max=limit and max(limit - function_seconds, SECONDS_LEFT_MIN),
+        spark=given if isinstance(given, SparkRoots) else None,
         staged=task_body.StagedChanges(
-            prefix, sizes=shown.sizes, **await _paths_by_kind(changes, prefix)
+            prefix, sizes=sizes, **await _paths_by_kind(changes, prefix)
         ),
     )
     outcome = await ports.body.run(call)
-    facts = {"checks": len(attempt.spec.checks), "branch": shown.staged.branch}
-    facts |= {"commit": commit, "outcome": type(outcome).__name__}
+    facts = {"checks": len(attempt.spec.checks), "branch": staged.branch}
+    facts |= {"commit": staged.commit, "outcome": type(outcome).__name__}
     ports.progress.phase(Phase.CHECKED, facts)
-    _judge(attempt, shown.staged, outcome)
+    _judge(attempt, staged, outcome)
 
 
 def _judge(attempt: Attempt, staged: StagedReference, outcome: task_body.BodyOutcome) -> None:
