@@ -134,8 +134,8 @@ PLANTS: Sequence[Plant] = (
     Plant(
         "every attempt is an execution of its own",
         f"{DOMAIN}.logical_execution:find_epoch",
-        "return Epoch(first.task_id, first.scheduled_time)",
-        "return Epoch(chain[0].task_id, chain[0].scheduled_time)",
+        "return first",
+        "return chain[0]",
     ),
     Plant(
         "marks do not begin a new epoch",

@@ -142,10 +142,9 @@ async def find_chain(attempt: Attempt, repository: RepositoryId, record: CommitR
     """
     ports, row, tags = attempt.ports, attempt.row, attempt.ports.lakefs.tags
     if row.retry_count == 0:
-        epoch = keys.Epoch(row.task_id, row.scheduled_time)
         known = row.poll_count > 1
         marks = await _read_marks(tags, repository, row) if known else {}
-        return keys.chain_hash(row, epoch, marks)
+        return keys.chain_hash(row, row, marks)
     if row.retried_task_id is None and NO_PREDECESSOR not in ports.warned:
         ports.warned.add(NO_PREDECESSOR)
         ports.warn(NO_PREDECESSOR)
