@@ -190,8 +190,13 @@ async def run_on_disk(attempt: Attempt, target: Target | None) -> LocalRan:
     """Give the task function a directory with exactly what the input commit holds below the prefix.
 
     Beside it lies the newest checkpoint. A first attempt does not ask for one, because nothing can
-    be there.
+    be there. Where the function of this execution ended on this host and its worker died after it,
+    only the steps that follow are left to do.
     """
+    ran_for = _ran_for(attempt, target)
+    recovered = None if ran_for is None else await recover_outcome(attempt, ran_for)
+    if recovered is not None:
+        return recovered
     directory, materialised = await materialise(attempt)
     checkpoints = _checkpoints_of(attempt, target, directory)
     if checkpoints is not None and (attempt.row.retry_count or attempt.row.poll_count > 1):
@@ -199,7 +204,6 @@ async def run_on_disk(attempt: Attempt, target: Target | None) -> LocalRan:
     await check_workspace(attempt, directory, "pre")
     returned = await call_body(attempt, directory, checkpoints)
     ran = LocalRan(attempt, directory, materialised, returned)
-    ran_for = _ran_for(attempt, target)
     if ran_for is not None:
         await _keep_outcome(ran, ran_for)  # first of all: whatever dies from now on, it is kept
     return ran
@@ -232,16 +236,13 @@ async def _keep_outcome(ran: LocalRan, ran_for: RanFor) -> None:
         ports.warn(OUTCOME_NOT_KEPT, error=str(error))
 
 
-async def recover_outcome(attempt: Attempt, target: Target | None) -> LocalRan | None:
+async def recover_outcome(attempt: Attempt, ran_for: RanFor) -> LocalRan | None:
     """Go on where an attempt of this execution died: no download, no task function.
 
     Looks on this disk only. What cannot be used is removed with its directory, so that the next
     attempt does not meet it again.
     """
     ports = attempt.ports
-    ran_for = None if attempt.task.on_spark else _ran_for(attempt, target)
-    if ran_for is None:
-        return None
     try:
         found = await ports.directories.kept_outcomes(ran_for.key)
     except ServiceError as error:

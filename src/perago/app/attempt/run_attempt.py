@@ -23,7 +23,7 @@ from perago.app.attempt.complete import (
 )
 from perago.app.attempt.context import Attempt, Target
 from perago.app.attempt.ending import HANDED_BACK, end_of_failure, failed_update
-from perago.app.attempt.local_workspace import LocalRan, recover_outcome, run_on_disk
+from perago.app.attempt.local_workspace import LocalRan, run_on_disk
 from perago.app.attempt.publish import Finished, finish_decision, publish, read_first_walk
 from perago.app.attempt.resume import find_decision_on_other_input, resume
 from perago.app.attempt.spark_workspace import SparkRan, run_on_spark
@@ -207,15 +207,9 @@ async def _produce_publication(target: Target) -> Finished:
 
 
 async def _run_task_function(attempt: Attempt, target: Target | None) -> LocalRan | SparkRan:
-    """Show the input commit, then guardrails, task function, guardrails; read-only without target.
-
-    Where the function of this execution ended on this host and its worker died after it, only the
-    guardrails that follow it are left to do.
-    """
-    ran: LocalRan | SparkRan | None = await recover_outcome(attempt, target)
-    if ran is None:
-        run = run_on_spark if attempt.task.on_spark else run_on_disk
-        ran = await run(attempt, target)
+    """Show the input commit, guardrails, task function, guardrails; read-only without target."""
+    run = run_on_spark if attempt.task.on_spark else run_on_disk
+    ran = await run(attempt, target)
     await ran.check()
     return ran
 
