@@ -321,7 +321,7 @@ class EmbeddedWorkers:
             clock=clock,
             identities=identities,
             concurrency=concurrency,
-            progress=ProgressLog(),
+            progress=ProgressLog(),  # until the events of the attempt take its place
             stop_order=stop_order,
         )
         task, execution_id = self.tasks[snapshot.task_type], identities.new_execution_id()
