@@ -6,7 +6,7 @@ commit into it and plans and sends what changed. `DirectoryUploads` sends checkp
 attempt.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -208,10 +208,6 @@ class WorkspacePipeline(Protocol):
 
     async def verify(self, materialised: Materialised, plan: SyncPlan, area: StagingArea) -> None:
         """Check that the staging branch differs from its start by exactly the plan."""
-        ...
-
-    async def listing(self, source: WorkspaceSource) -> Collection[str]:
-        """The relative paths of a workspace in order, without moving it."""
         ...
 
     async def forget(self, materialised: Materialised) -> None:

@@ -1,6 +1,6 @@
 """The transfers of a held process on a real lakeFS; each is one stop, whatever it asks."""
 
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TypeVar, cast, final
 
@@ -75,14 +75,6 @@ class RealPipeline(WorkspacePipeline):
         found = await self._stop("pipeline.verify", changed)
         if set(found) != expected:
             raise DamagedObjectError(f"staged {sorted(found)}, expected {sorted(expected)}")
-
-    async def listing(self, source: WorkspaceSource) -> Collection[str]:
-        """The relative paths."""
-
-        async def paths() -> list[str]:
-            return list(await self._under(source))
-
-        return await self._stop("pipeline.listing", paths)
 
     async def forget(self, materialised: Materialised) -> None:
         """Forget what was read."""

@@ -51,9 +51,9 @@ class PartWork:
         self._staging = Staging(self._objects, self._commits, self._transport, concurrency)
 
     def list_range(
-        self, source: WorkspaceSource, rules: NameRules | None, part: KeyRange
+        self, source: WorkspaceSource, rules: NameRules, part: KeyRange
     ) -> Iterator[sync_plan.ListedObject]:
-        """The business objects of one range of keys; with rules, names are checked by them.
+        """The business objects of one range of keys; their names are checked by the rules.
 
         Keys that begin alike follow each other, so that a file beside a folder of its name is
         found on the way; what stands before a range is asked for. Names that only the disk takes
@@ -61,12 +61,11 @@ class PartWork:
         """
         with asyncio.Runner() as runner:
             previous = ""
-            above = [] if rules is None else runner.run(self._files_before(source, part.after))
+            above = runner.run(self._files_before(source, part.after))
             for mine in _each(runner, entries_of(self._objects, source, part)):
                 for relative, entry in business_entries(source.prefix, mine):
-                    if rules is not None:
-                        refuse_unsafe_name(source.repository, relative, rules)
-                        _refuse_folder(source.repository, relative, above)
+                    refuse_unsafe_name(source.repository, relative, rules)
+                    _refuse_folder(source.repository, relative, above)
                     yield _listed(relative, entry, rules, previous)
                     previous = relative
 
@@ -258,11 +257,11 @@ def content_of(directory: Path, prefix: str, path: str) -> tuple[str, int]:
 
 
 def _listed(
-    relative: str, entry: ObjectEntry, rules: NameRules | None, previous: str
+    relative: str, entry: ObjectEntry, rules: NameRules, previous: str
 ) -> sync_plan.ListedObject:
     metadata = dict(entry.metadata)
     row = sync_plan.ListedObject(relative, entry.checksum, entry.size, entry.content_type, metadata)
-    if rules is None or not (rules.folds_case or rules.folds_unicode):
+    if not (rules.folds_case or rules.folds_unicode):
         return row
     fresh = {
         folder: folded_name(folder, rules)

@@ -45,7 +45,7 @@ REPEATED: Mapping[str, frozenset[str]] = MappingProxyType(
         # An attempt deletes objects on its own branch only, and an absent object is no error.
         "objects": frozenset({"list_page", "read", "delete_many"}),
         # A plan is made from the disk, by Spark jobs where Spark moves the workspace.
-        "pipeline": frozenset({"plan", "verify", "listing"}),
+        "pipeline": frozenset({"plan", "verify"}),
         # A canary makes branches of its own each time.
         "trust": frozenset({"file", "proven"}),
         "known": frozenset({"check"}),
