@@ -381,6 +381,8 @@ class LoopThread:
 
     def __init__(self, name: str) -> None:
         self._loop = asyncio.new_event_loop()
+        self._lock = threading.Lock()  # what is handed in after the end has begun would never end
+        self._is_closed = False
         self._thread = threading.Thread(target=self._loop.run_forever, name=name, daemon=True)
         try:
             self._thread.start()
@@ -388,12 +390,8 @@ class LoopThread:
             self._loop.close()
             raise NotSentError(str(error)) from error
 
-    def submit(self, work: Coroutine[object, object, Value]) -> Future[Value]:
-        """Run a coroutine there; its future can be waited for, or cancelled, from any thread."""
-        return asyncio.run_coroutine_threadsafe(work, self._loop)
-
     async def run(self, work: Coroutine[object, object, Value]) -> Value:
-        """Run a coroutine there and wait for it in the caller's loop.
+        """Run a coroutine there and wait for it in the caller's loop; NotSentError once it closes.
 
         A caller that is cancelled cancels it, and waits a moment for its end, because what it
         leaves behind can be removed only then.
@@ -405,7 +403,10 @@ class LoopThread:
             tasks.append(self._loop.create_task(work))
             tasks[0].add_done_callback(partial(_hand_over, ended))
 
-        self._loop.call_soon_threadsafe(start)
+        with self._lock:
+            if self._is_closed:
+                raise NotSentError("the client was closed meanwhile")
+            self._loop.call_soon_threadsafe(start)
         waiting = asyncio.wrap_future(ended)
         try:
             return await asyncio.shield(waiting)
@@ -432,8 +433,11 @@ class LoopThread:
             async with asyncio.timeout(CLOSE_SECONDS):
                 await last
 
+        with self._lock:
+            self._is_closed = True
         with suppress(TimeoutError):
-            self.submit(end()).result(ABANDONED_SECONDS_MAX + CLOSE_SECONDS)
+            ended = asyncio.run_coroutine_threadsafe(end(), self._loop)
+            ended.result(ABANDONED_SECONDS_MAX + CLOSE_SECONDS)
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
