@@ -165,9 +165,9 @@ _NO_TLS = frozenset({"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUE
 
 
 def _speaks_no_tls(error: BaseException) -> bool:
-    cause: object = getattr(error, "os_error", None)
-    is_tls = isinstance(error, aiohttp.ClientConnectorSSLError)
-    return is_tls and getattr(cause, "reason", None) in _NO_TLS
+    if not isinstance(error, aiohttp.ClientConnectorSSLError):
+        return False
+    return getattr(error.os_error, "reason", None) in _NO_TLS
 
 
 def time_of(headers: Headers) -> datetime | None:
@@ -374,15 +374,11 @@ async def _watched(
 
 @final
 class LoopThread:
-    """An event loop in a thread of its own.
-
-    For callers that have no loop, or whose loop ends before their connections do.
-    """
+    """An event loop in a thread, for callers without one, or whose own ends too early."""
 
     def __init__(self, name: str) -> None:
         self._loop = asyncio.new_event_loop()
-        self._lock = threading.Lock()  # what is handed in after the end has begun would never end
-        self._is_closed = False
+        self._lock, self._is_closed = threading.Lock(), False
         self._thread = threading.Thread(target=self._loop.run_forever, name=name, daemon=True)
         try:
             self._thread.start()
@@ -420,8 +416,8 @@ class LoopThread:
     def close(self, last: Coroutine[object, object, None]) -> None:
         """Cancel what is under way, do the last work, then stop the loop and end its thread.
 
-        In this order, because what goes on would open connections again. Those who wait for it in
-        other threads get NoAnswerError; left alone, they would wait for ever.
+        In this order, as what goes on would open connections again. Who waits in another thread
+        gets NoAnswerError; left alone, it would wait for ever.
         """
 
         async def end() -> None:
@@ -430,10 +426,9 @@ class LoopThread:
                 task.cancel()
             if tasks:  # asyncio refuses to wait for none
                 await asyncio.wait(tasks, timeout=ABANDONED_SECONDS_MAX)
-            async with asyncio.timeout(CLOSE_SECONDS):
-                await last
+            await asyncio.wait_for(last, CLOSE_SECONDS)
 
-        with self._lock:
+        with self._lock:  # what is handed in after this would never end
             self._is_closed = True
         with suppress(TimeoutError):
             ended = asyncio.run_coroutine_threadsafe(end(), self._loop)
