@@ -60,7 +60,7 @@ class Bench:
         page = await self.opened.harness.objects.list_page(self.repository, ref, prefix="")
         return [
             FetchOrder(entry, self.place / f"target-{number}")
-            for number, entry in enumerate(page.entries)
+            for number, entry in enumerate(page.items)
         ]
 
     def upload(
@@ -168,7 +168,7 @@ async def test_M4_store_writes_the_exact_bytes(
     ]
     stored = await bench.transport.store(bench.repository, MAIN, uploads)
     page = await bench.opened.harness.objects.list_page(bench.repository, MAIN, prefix="")
-    for upload, answer, entry in zip(uploads, stored, page.entries, strict=True):
+    for upload, answer, entry in zip(uploads, stored, page.items, strict=True):
         assert (answer.path, answer.size) == (upload.path, len(files[upload.path]))
         assert answer.checksum == entry.checksum == md5(files[upload.path])
         assert (entry.content_type, dict(entry.metadata)) == (

@@ -50,7 +50,7 @@ class Bench:
         page = await objects.list_page(self.repository, MAIN, prefix="")
         return {
             entry.path: await objects.read(self.repository, MAIN, entry.path)
-            for entry in page.entries
+            for entry in page.items
         }
 
 

@@ -165,9 +165,9 @@ _NO_TLS = frozenset({"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUE
 
 
 def _speaks_no_tls(error: BaseException) -> bool:
-    if not isinstance(error, aiohttp.ClientConnectorSSLError):
-        return False
-    return getattr(error.os_error, "reason", None) in _NO_TLS
+    cause: object = getattr(error, "os_error", None)
+    is_tls = isinstance(error, aiohttp.ClientConnectorSSLError)
+    return is_tls and getattr(cause, "reason", None) in _NO_TLS
 
 
 def time_of(headers: Headers) -> datetime | None:

@@ -12,12 +12,10 @@ from typing import TypeVar, final
 from perago.domain.lakefs import CommitId, RepositoryId
 from perago.ports import lakefs
 from perago.ports.errors import OutcomeUnknownError, ServiceError, UnavailableError
-from perago.ports.objects import ObjectPage
+from perago.ports.objects import Page
 from perago.ports.system import Clock
 
-Page = TypeVar(
-    "Page", lakefs.BranchPage, lakefs.ChangePage, ObjectPage, lakefs.RepositoryPage, lakefs.TagPage
-)
+Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 # With a thousand names a page, a thousand million names: no listing is that long. It only ends a
@@ -29,12 +27,12 @@ PAUSE_SECONDS = 0.5
 
 
 async def pages(
-    ask: Callable[[str], Awaitable[Page]],
+    ask: Callable[[str], Awaitable[Page[Item]]],
     *,
     after: str = "",
     upto: str | None = None,
     pages_max: int = PAGES_MAX,
-) -> AsyncGenerator[Page]:
+) -> AsyncGenerator[Page[Item]]:
     """List page by page from behind `after`; with `upto`, the page that reaches it is the last.
 
     Raises ServiceError when more follow after `pages_max` pages, because a caller that takes a part
@@ -62,13 +60,13 @@ async def all_changes(
     )
     async with aclosing(listed):  # a caller that has seen enough closes this one only
         async for page in listed:
-            for change in page.changes:
+            for change in page.items:
                 yield change
 
 
 async def all_repositories(repositories: lakefs.Repositories) -> list[RepositoryId]:
     """Every repository that these keys may see, in order."""
-    return [name async for page in pages(repositories.list_page) for name in page.names]
+    return [name async for page in pages(repositories.list_page) for name in page.items]
 
 
 async def until_answered(clock: Clock, work: Callable[[], Awaitable[Result]]) -> Result:

@@ -70,7 +70,7 @@ class RealPipeline(WorkspacePipeline):
 
         async def changed() -> list[str]:
             page = await self._lakefs.commits.uncommitted_page(place.repository, place.branch)
-            return [change.path.removeprefix(f"{area.prefix}/") for change in page.changes]
+            return [change.path.removeprefix(f"{area.prefix}/") for change in page.items]
 
         found = await self._stop("pipeline.verify", changed)
         if set(found) != expected:
@@ -96,7 +96,7 @@ class RealPipeline(WorkspacePipeline):
             entry.path.removeprefix(start): await objects.read(
                 source.repository, source.commit, entry.path
             )
-            for entry in page.entries
+            for entry in page.items
         }
 
     async def _stop(

@@ -15,7 +15,7 @@ from perago.ports.errors import (
     ServiceError,
     UnavailableError,
 )
-from perago.ports.lakefs import RepositoryPage
+from perago.ports.objects import Page
 
 NAMES = [RepositoryId(name) for name in "abcdefg"]
 
@@ -26,16 +26,16 @@ class Shelf:
 
     asked: list[str] = field(default_factory=list[str])
 
-    async def page(self, after: str) -> RepositoryPage:
+    async def page(self, after: str) -> Page[RepositoryId]:
         """The three names after one."""
         self.asked.append(after)
         left = [name for name in NAMES if name > after]
-        return RepositoryPage(tuple(left[:3]), more=len(left) > 3)
+        return Page(tuple(left[:3]), more=len(left) > 3, last=left[:3][-1])
 
 
 async def names_of(shelf: Shelf, *, upto: str | None = None, pages_max: int = 9) -> Sequence[str]:
     listed = pages(shelf.page, after="a", upto=upto, pages_max=pages_max)
-    return [name async for page in listed for name in page.names]
+    return [name async for page in listed for name in page.items]
 
 
 async def test_every_page_begins_after_the_last_name_of_the_one_before() -> None:

@@ -80,7 +80,7 @@ class PartWork:
             page = await self._objects.list_page(
                 source.repository, source.commit, prefix=path, amount=1
             )
-            if page.entries and page.entries[0].path == path:
+            if page.items and page.items[0].path == path:
                 found.append(path[outer:])
         return found
 
@@ -135,7 +135,7 @@ class PartWork:
                 upto=part.upto,
             )
             for page in _each(runner, listed):
-                yield from (change for change in page.changes if part.holds(change.path))
+                yield from (change for change in page.items if part.holds(change.path))
 
     def check(self, area: StagingArea, rows: Iterable[sync_plan.PlannedChange]) -> None:
         """Raise for the first object that is not as written; the rows are in order of path.
@@ -157,8 +157,8 @@ class PartWork:
                         amount=amount,
                     )
                 )
-                found = {entry.path: entry for entry in page.entries}
-                last = page.entries[-1].path if page.entries and page.more else LAST_CHARACTER
+                found = {entry.path: entry for entry in page.items}
+                last = page.last if page.more else LAST_CHARACTER
                 hits = 0
                 while facts is not None and path <= last:
                     if path in found:
@@ -182,7 +182,7 @@ async def entries_of(
         upto=part.upto,
     )
     async for page in listed:
-        yield [entry for entry in page.entries if part.holds(entry.path)]
+        yield [entry for entry in page.items if part.holds(entry.path)]
 
 
 def key_finder(objects: Objects, source: WorkspaceSource) -> NextKey:
@@ -196,7 +196,7 @@ def key_finder(objects: Objects, source: WorkspaceSource) -> NextKey:
             after=after,
             amount=1,
         )
-        return page.entries[0].path if page.entries else None
+        return page.items[0].path if page.items else None
 
     return next_key
 

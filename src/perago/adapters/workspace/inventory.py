@@ -18,8 +18,8 @@ from perago.domain import paths
 from perago.domain.lakefs import NO_METADATA, CommitId
 from perago.ports.asking import pages
 from perago.ports.errors import MissingError, RequestRefusedError, UnsafeNameError
-from perago.ports.lakefs import ChangeKind, ChangePage, Commits
-from perago.ports.objects import LIST_AMOUNT_MAX, ObjectEntry, ObjectPage, Objects
+from perago.ports.lakefs import Change, ChangeKind, Commits
+from perago.ports.objects import LIST_AMOUNT_MAX, ObjectEntry, Objects, Page
 from perago.ports.system import Concurrency
 from perago.ports.workspace import WorkspaceSource
 
@@ -168,15 +168,15 @@ class Inventories:
 async def _applied(
     prefix: str,
     held: Sequence[ObjectEntry],
-    page: ChangePage,
-    following: AsyncIterator[ChangePage],
+    page: Page[Change],
+    following: AsyncIterator[Page[Change]],
 ) -> Inventory | None:
     """Apply the difference; None when a listing costs no more, or the answer lacks facts."""
     changed: dict[str, ObjectEntry | None] = {}
     # From this many pages on, a listing of everything costs no more.
     pages_max = len(held) // LIST_AMOUNT_MAX + 1
     for requests in range(1, pages_max + 1):
-        for change in page.changes:
+        for change in page.items:
             is_gone = change.kind is ChangeKind.REMOVED
             if change.entry is None and not is_gone:
                 return None
@@ -208,8 +208,8 @@ async def take_inventory(
         )
     )
 
-    async def take(page: ObjectPage) -> None:
-        entries.extend(entry for _, entry in business_entries(source.prefix, page.entries))
+    async def take(page: Page[ObjectEntry]) -> None:
+        entries.extend(entry for _, entry in business_entries(source.prefix, page.items))
         if objects_max is not None and len(entries) > objects_max:
             raise WorkspaceTooLargeError(source, objects_max)
 

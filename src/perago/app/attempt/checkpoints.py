@@ -70,10 +70,10 @@ class AttemptCheckpoints:
         page = await self.attempt.ports.lakefs.branches.list_page(
             repository, self.siblings, show_hidden=True
         )
-        self.earlier, self.attempt.leftovers.unlisted = list(page.names), None
-        self.attempt.leftovers.checkpoints.extend((repository, name) for name in page.names)
+        self.earlier, self.attempt.leftovers.unlisted = [name for name, _ in page.items], None
+        self.attempt.leftovers.checkpoints.extend((repository, name) for name in self.earlier)
         try:
-            for commit in reversed(page.heads):
+            for _, commit in reversed(page.items):
                 record = await self.attempt.ports.lakefs.commits.read(repository, commit)
                 checkpoint = checkpoints.read_checkpoint(record)
                 if checkpoint is not None:

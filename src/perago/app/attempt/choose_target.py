@@ -215,4 +215,4 @@ async def _read_marks(
 async def list_tags(tags: Tags, repository: RepositoryId, prefix: str) -> list[TagRecord]:
     """All tags whose names begin with a prefix."""
     listed = pages(partial(tags.list_page, repository, prefix), pages_max=TAG_PAGES_MAX)
-    return [tag async for page in listed for tag in page.tags]
+    return [tag async for page in listed for tag in page.items]

@@ -352,7 +352,7 @@ async def _delete_checkpoints(ports: AttemptPorts, leftovers: Leftovers) -> None
 
     async def delete_all() -> None:
         page = await ports.lakefs.branches.list_page(repository, names, show_hidden=True)
-        for branch in page.names:
+        for branch, _ in page.items:
             await delete_staging(ports, repository, branch)
 
     await _only_tell(ports, delete_all(), CHECKPOINTS_STAY, {"branches": names})

@@ -215,8 +215,8 @@ class PlannedEffect:
         page = await self.target.ports.lakefs.commits.diff_page(
             repository, staged, merged, prefix=prefix, amount=errors.PATHS_NAMED_MAX
         )
-        if page.changes:
-            raise _lost(", ".join(change.path for change in page.changes))
+        if page.items:
+            raise _lost(", ".join(change.path for change in page.items))
 
     async def _check_outside(self, merged: CommitId) -> None:
         """Before and behind the prefix nothing may differ from the head."""
@@ -271,8 +271,8 @@ async def refuse_dirty_target(
     page = await ports.lakefs.commits.uncommitted_page(
         repository, branch, amount=errors.PATHS_NAMED_MAX
     )
-    if page.changes:
-        names = ", ".join(change.path for change in page.changes)
+    if page.items:
+        names = ", ".join(change.path for change in page.items)
         more = ", ..." if page.more else ""
         address = f"lakefs://{repository}/{branch}"
         text = (

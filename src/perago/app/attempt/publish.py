@@ -147,7 +147,7 @@ class _Publishing:
         mine, reserved = await target.ports.concurrency.together(
             differs(prefix=listing_prefix(target.prefix)), differs(prefix=ACTIONS_PREFIX)
         )
-        return not (mine.changes or reserved.changes)
+        return not (mine.items or reserved.items)
 
 
 async def _act(effect: PlannedEffect, prepared: CommitId) -> RoundEnd:

@@ -32,15 +32,15 @@ from perago.domain.key_ranges import (
 from perago.domain.paths import is_reserved_object, listing_prefix
 from perago.domain.sync_plan import batched
 from perago.ports.asking import pages
-from perago.ports.lakefs import Change, ChangeKind, ChangePage
-from perago.ports.objects import DELETE_PATHS_MAX
+from perago.ports.lakefs import Change, ChangeKind
+from perago.ports.objects import DELETE_PATHS_MAX, Page
 from perago.ports.workspace import Materialised, Phase, SparkRoots, WorkspaceSource
 
 LITTER_KEPT_MAX = 10_000  # paths in memory; more are deleted before the next page is asked for
 COMMITS_MAX = 5
 """Spark tasks that were given up may still write after a commit; the next commit removes that. A
 branch that is written to after five of them has a writer that does not end: the attempt fails."""
-AskForChanges: TypeAlias = Callable[[str], Awaitable[ChangePage]]
+AskForChanges: TypeAlias = Callable[[str], Awaitable[Page[Change]]]
 """Answers the page of changes after a path."""
 
 
@@ -166,7 +166,7 @@ class BranchSweep:
         """Litter that the input commit has already is left as the body left it."""
         swept, litter, jobs = Swept(), list[str](), JobFiles()
         async for page in pages(ask):
-            for change in page.changes:
+            for change in page.items:
                 added = change.kind is ChangeKind.ADDED
                 if added and is_job_litter(change.path):
                     litter.append(change.path)
@@ -214,7 +214,7 @@ async def list_workspace(
     listed = pages(
         lambda after: ports.lakefs.objects.list_page(repository, ref, prefix=outer, after=after)
     )
-    sizes = {entry.path: entry.size async for page in listed for entry in page.entries}
+    sizes = {entry.path: entry.size async for page in listed for entry in page.items}
     return {
         path[len(outer) :]: size
         for path, size in sizes.items()

@@ -128,7 +128,7 @@ class StagingBranch:
         there = {
             entry.path: (paths.md5_of_checksum(entry.checksum), entry.size)
             async for page in listed
-            for entry in page.entries
+            for entry in page.items
         }
 
         def is_missing(facts: FileFacts) -> bool:
@@ -279,7 +279,7 @@ async def first_difference_outside(
         page = await ports.lakefs.commits.diff_page(
             repository, left, right, prefix=below, after=after, amount=1
         )
-        return page.changes[0].path if page.changes else None
+        return page.items[0].path if page.items else None
 
     inside = paths.listing_prefix(prefix)
     if paths.ACTIONS_PREFIX.startswith(inside) or inside.startswith(paths.ACTIONS_PREFIX):
@@ -365,9 +365,9 @@ async def _difference(
     page = await commits.diff_page(
         expected.repository, tree_of, made.commit, prefix="", amount=PATHS_NAMED_MAX
     )
-    if not page.changes:  # the same tree, which lakeFS has written in other ranges
+    if not page.items:  # the same tree, which lakeFS has written in other ranges
         return None
-    names = ", ".join(change.path for change in page.changes) + (", ..." if page.more else "")
+    names = ", ".join(change.path for change in page.items) + (", ..." if page.more else "")
     return f"{made.commit} differs from {tree_of}, which was to be published, in: {names}"
 
 

@@ -230,7 +230,7 @@ class Scene:
     async def paths(self, ref: str = MAIN) -> list[str]:
         """The paths a reference shows."""
         page = await self.objects.list_page(self.repository, ref, prefix="")
-        return [entry.path for entry in page.entries]
+        return [entry.path for entry in page.items]
 
     async def commit(self, branch: BranchName, **files: bytes | None) -> CommitId:
         return await self.commit_files(files, branch)

@@ -72,7 +72,7 @@ class Scene:
         """The first page of paths."""
         page = await self.under_test.objects.list_page(self.repository, ref, prefix=prefix)
         assert not page.more
-        return [entry.path for entry in page.entries]
+        return [entry.path for entry in page.items]
 
 
 @pytest.fixture
@@ -101,7 +101,7 @@ async def test_O3_checksum_is_md5(scene: Scene) -> None:
     expected = md5(b"seven b", usedforsecurity=False).hexdigest()
     assert (entry.path, entry.checksum, entry.size) == ("new", expected, 7)
     page = await scene.under_test.objects.list_page(scene.repository, WORK, prefix="new")
-    assert [(found.checksum, found.size) for found in page.entries] == [(expected, 7)]
+    assert [(found.checksum, found.size) for found in page.items] == [(expected, 7)]
 
 
 async def test_O4_list_is_paged_in_order(scene: Scene) -> None:
@@ -111,8 +111,8 @@ async def test_O4_list_is_paged_in_order(scene: Scene) -> None:
     found: list[str] = []
     list_page, work = scene.under_test.objects.list_page, (scene.repository, WORK)
     async for page in pages(lambda after: list_page(*work, prefix="data/", after=after, amount=4)):
-        assert 0 < len(page.entries) <= 4
-        found.extend(entry.path for entry in page.entries)
+        assert 0 < len(page.items) <= 4
+        found.extend(entry.path for entry in page.items)
     assert found == sorted([*files, "data/03b"])
 
 
@@ -128,7 +128,7 @@ async def test_O6_listing_carries_content_type_and_metadata(scene: Scene) -> Non
     upload = ObjectUpload("new", scene.file(b"{}"), "application/json", {"origin": "a body"})
     written = await scene.under_test.objects.upload(scene.repository, WORK, upload)
     page = await scene.under_test.objects.list_page(scene.repository, WORK, prefix="new")
-    for entry in (written, *page.entries):
+    for entry in (written, *page.items):
         assert (entry.content_type, dict(entry.metadata)) == (
             "application/json",
             {"origin": "a body"},

@@ -88,7 +88,7 @@ class Bench:
     async def entries(self, ref: str) -> dict[str, ObjectEntry]:
         """Every object as the listing shows it."""
         page = await self.under_test.objects.list_page(self.repository, ref, prefix="")
-        return {entry.path: entry for entry in page.entries}
+        return {entry.path: entry for entry in page.items}
 
     def local(self) -> dict[str, bytes]:
         """Every file of the directory but the marker."""
