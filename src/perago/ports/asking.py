@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from contextlib import aclosing, contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import TypeVar, final
+from typing import TypeVar
 
 from perago.domain.lakefs import CommitId, RepositoryId
 from perago.ports import lakefs
@@ -87,24 +87,29 @@ async def until_answered(clock: Clock, work: Callable[[], Awaitable[Result]]) ->
 class Repetitions:
     """Is told of requests that an adapter sends again by itself, in the loop of the caller."""
 
-    failed: Callable[["RepeatedRequest", ServiceError], object]
-    """A request has failed once more, and is sent again."""
-    over: Callable[["RepeatedRequest"], object]
+    failed: Callable[[object, ServiceError], object]
+    """A request, by any object that stands for it, has failed once more, and is sent again."""
+    over: Callable[[object], object]
     """It is not sent again: it was answered, or given up."""
+
+
+def _unheard(*_told: object) -> None:
+    """Where nobody is told."""
 
 
 # A context variable, because clients are shared by attempts: a request belongs to the attempt in
 # whose context it is sent.
-_hears: ContextVar[Repetitions | None] = ContextVar("perago_repetitions", default=None)
+_NOBODY = Repetitions(_unheard, _unheard)
+_hears = ContextVar("perago_repetitions", default=_NOBODY)
 
 
-def hearing() -> Repetitions | None:
-    """What is told in this context, if anything."""
+def hearing() -> Repetitions:
+    """What is told in this context."""
     return _hears.get()
 
 
 @contextmanager
-def heard_by(hears: Repetitions | None) -> Generator[None]:
+def heard_by(hears: Repetitions) -> Generator[None]:
     """Let this one be told of what the code inside the block repeats."""
     token = _hears.set(hears)
     try:
@@ -114,21 +119,3 @@ def heard_by(hears: Repetitions | None) -> Generator[None]:
         # which has nothing to put back.
         with suppress(ValueError):
             _hears.reset(token)
-
-
-@final
-class RepeatedRequest:
-    """One request that is sent again, made in the context that it belongs to."""
-
-    def __init__(self) -> None:
-        self._hears = hearing()
-
-    def failed(self, error: ServiceError) -> None:
-        """Tell of one more failure."""
-        if self._hears is not None:
-            self._hears.failed(self, error)
-
-    def over(self) -> None:
-        """Tell that it is not sent again."""
-        if self._hears is not None:
-            self._hears.over(self)

@@ -8,7 +8,7 @@ import pytest
 
 from perago.adapters.memory.system import VirtualClock
 from perago.domain.lakefs import RepositoryId
-from perago.ports.asking import PAUSE_SECONDS, TRIES_MAX, heard_by, pages, until_answered
+from perago.ports.asking import PAUSE_SECONDS, TRIES_MAX, heard_by, hearing, pages, until_answered
 from perago.ports.errors import (
     MissingError,
     OutcomeUnknownError,
@@ -111,7 +111,7 @@ def test_work_that_is_given_up_may_be_closed_in_another_context() -> None:
     """As garbage collection closes it, and a search that drives coroutines by hand."""
 
     def work() -> Generator[None]:
-        with heard_by(None):
+        with heard_by(hearing()):
             yield
 
     begun = work()
