@@ -37,7 +37,7 @@ C = TypeVar("C")
 
 
 def nothing() -> None:
-    """The default of `abandon`: the work is short, or has no way to be stopped early."""
+    """Where there is nothing to tell: the work is short, or nobody waits for it."""
 
 
 class Concurrency(Protocol):

@@ -12,6 +12,7 @@ from typing import Any, Protocol, TypeAlias, final
 
 from perago.domain.attempt import AttemptSnapshot, ExecutionId
 from perago.domain.hand_back import Cause
+from perago.ports.system import nothing
 from perago.ports.workspace import SparkRoots
 
 
@@ -58,10 +59,6 @@ async def _by_another_process() -> None:
     """The default of `upload`: a process without keys uploads nothing itself."""
 
 
-def _nothing() -> None:
-    """The default of `taken`: no caller waits for it."""
-
-
 @dataclass(frozen=True, slots=True)
 class Checkpoints:
     """The checkpoints of one call: the terms, who uploads a copy, and who is told of one.
@@ -72,7 +69,7 @@ class Checkpoints:
 
     terms: CheckpointTerms
     upload: Callable[[], Awaitable[None]] = field(default=_by_another_process, compare=False)
-    taken: Callable[[], None] = field(default=_nothing, compare=False)
+    taken: Callable[[], None] = field(default=nothing, compare=False)
 
 
 @dataclass(frozen=True)
