@@ -93,14 +93,14 @@ class Repetitions:
     """It is not sent again: it was answered, or given up."""
 
 
-def _unheard(*_told: object) -> None:
-    """Where nobody is told."""
+def _unheard(*_facts: object) -> None:
+    """The default: no caller listens."""
 
 
+_UNHEARD = Repetitions(_unheard, _unheard)
 # A context variable, because clients are shared by attempts: a request belongs to the attempt in
 # whose context it is sent.
-_NOBODY = Repetitions(_unheard, _unheard)
-_hears = ContextVar("perago_repetitions", default=_NOBODY)
+_hears = ContextVar("perago_repetitions", default=_UNHEARD)
 
 
 def hearing() -> Repetitions:

@@ -37,7 +37,7 @@ C = TypeVar("C")
 
 
 def nothing() -> None:
-    """Where there is nothing to tell: the work is short, or nobody waits for it."""
+    """The default of a call back: no caller waits, or the work has no way to be stopped early."""
 
 
 class Concurrency(Protocol):
