@@ -14,7 +14,7 @@ from perago.domain.key_ranges import KeyRange
 from perago.domain.sync_plan import ListedObject, PlacedFile, PlannedChange
 from perago.ports.installations import LakeFSInstallation
 from perago.ports.lakefs import Change, ChangeKind
-from perago.ports.objects import LIST_AMOUNT_MAX, ObjectEntry, ObjectPage
+from perago.ports.objects import LIST_AMOUNT_MAX, ObjectEntry, Page
 from perago.ports.system import Concurrency
 from perago.ports.workspace import StagingArea, TransferCounts, WorkspaceSource
 
@@ -70,14 +70,15 @@ class SyntheticObjects:
         prefix: str,
         after: str = "",
         amount: int = LIST_AMOUNT_MAX,
-    ) -> ObjectPage:
+    ) -> Page[ObjectEntry]:
         """One page, made up."""
         del repository, ref, prefix
         start = self._keys.after(after)
         entries = [
             ObjectEntry(path, f"{4096:032x}", 4096) for path in self._keys[start : start + amount]
         ]
-        return ObjectPage(tuple(entries), more=start + amount < len(self._keys))
+        more = start + amount < len(self._keys)
+        return Page(tuple(entries), more, entries[-1].path if entries else "")
 
 
 def _no_transport(_concurrency: object) -> None:

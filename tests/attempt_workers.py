@@ -44,12 +44,13 @@ class AttemptWorker:
     async def run(self, record: AttemptRecord, polled_at: float | None = None) -> AttemptReport:
         """Run one polled attempt to its end; it was polled now, unless a time is given."""
         dispatch = Attempt(
+            ports=self.harness,
             task=self.tasks[record.snapshot.task_type],
             record=record,
             execution_id=self.harness.identities.new_execution_id(),
             settings=self.settings,
         )
-        report = await run_attempt(self.harness, dispatch, NoLease(), polled_at=polled_at)
+        report = await run_attempt(dispatch, NoLease(), polled_at=polled_at)
         self.reports.append(report)
         return report
 

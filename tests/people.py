@@ -84,8 +84,7 @@ def cherry_pick(
 
 def _found(repository: RepositoryBuilder, ref: str) -> tuple[RepositoryState, Commit]:
     state = repository.lakefs.repository(repository.id)
-    with state.graph.seen_through():
-        return state, state.commit_of(ref)
+    return state, state.commit_of(ref, past_server=True)
 
 
 def _replay(state: RepositoryState, branch: str, *, base: Tree, source: Tree) -> Tree:

@@ -54,13 +54,12 @@ class SparkScene:
     async def files(self, ref: str = MAIN, prefix: str = "") -> list[str]:
         """The paths of a reference."""
         listed = await self.lakefs.objects.list_page(self.repository, ref, prefix=prefix)
-        return [entry.path for entry in listed.entries]
+        return [entry.path for entry in listed.items]
 
     async def branches(self) -> tuple[str, ...]:
         """What is left of private branches."""
-        return (
-            await self.lakefs.branches.list_page(self.repository, "perago-", show_hidden=True)
-        ).names
+        page = await self.lakefs.branches.list_page(self.repository, "perago-", show_hidden=True)
+        return tuple(branch.name for branch in page.items)
 
 
 @dataclass(frozen=True)

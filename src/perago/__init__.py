@@ -10,12 +10,7 @@ from perago._version import __version__
 
 TYPE_CHECKING = False  # so that the module `typing` is not imported for it
 if TYPE_CHECKING:
-    from perago.app.authoring.current_attempt import (
-        Changes,
-        Checkpoint,
-        CurrentAttempt,
-        current_attempt,
-    )
+    from perago.app.authoring.current_attempt import CurrentAttempt, current_attempt
     from perago.app.authoring.guardrails import (
         check_guardrails,
         forbid_glob,
@@ -94,6 +89,7 @@ if TYPE_CHECKING:
         TaskInputError,
         TaskTerminalError,
     )
+    from perago.ports.task_body import Changes, Checkpoint
     from perago.ports.workspace import SparkWorkspace
 
 __all__ = [
@@ -168,7 +164,7 @@ __all__ = [
 
 # Where each public name lives.
 _HOMES = {
-    "perago.app.authoring.current_attempt": "Changes Checkpoint CurrentAttempt current_attempt",
+    "perago.app.authoring.current_attempt": "CurrentAttempt current_attempt",
     "perago.app.authoring.guardrails": (
         "forbid_glob require_dir require_file require_glob check_guardrails"
     ),
@@ -205,6 +201,7 @@ _HOMES = {
         "RuntimeConfigError TaskDefinitionError TaskExecutionError TaskFailed "
         "TaskInputError TaskTerminalError PublishFenceError StaleAttemptError"
     ),
+    "perago.ports.task_body": "Changes Checkpoint",
     "perago.ports.workspace": "SparkWorkspace",
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}

@@ -24,19 +24,10 @@ from perago.ports.system import Concurrency
 from perago.ports.workspace import WorkspacePipeline
 from perago.testing.contract.cutting_proxy import cutting_proxy
 from perago.testing.contract.lakefs_under_test import LakeFSUnderTest
+from perago.testing.contract.objects import Unheard
 from perago.testing.contract.workspace_pipeline import UnheardPipeline
 from perago.testing.fault_injector import FaultInjector, faulty_port
 from perago.testing.faults import ANY_CALL, always, lose_answer
-
-
-@dataclass(frozen=True, slots=True)
-class Unheard:
-    """What moves objects for somebody who gets no answer from the call of `lose` on."""
-
-    objects: Objects
-    commits: Commits
-    transport: ObjectTransport
-    lose: Callable[[], object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +59,8 @@ def _over_port(harness: LakeFSUnderTest, concurrency: Concurrency) -> TransportH
         objects = faulty_port(harness.objects, "objects", faults)
         commits = faulty_port(harness.commits, "commits", faults)
         lose = partial(faults.plan, always(lose_answer(ANY_CALL)))
-        yield Unheard(objects, commits, MemoryTransport(objects, concurrency), lose)
+        transport = MemoryTransport(objects, concurrency)
+        yield Unheard(harness, objects, commits, transport, concurrency, lose)
 
     return TransportHarness(
         harness, MemoryTransport(harness.objects, concurrency), concurrency, unheard
@@ -107,13 +99,14 @@ async def _by_http(
     configuration = replace(configuration_of(named), route=route)
 
     @asynccontextmanager
-    async def unheard() -> AsyncGenerator[Unheard]:
+    async def unheard(harness: LakeFSUnderTest) -> AsyncGenerator[Unheard]:
         async with cutting_proxy(named.endpoint) as proxy:
             terms = RetryTerms(seconds_max=0.5)
             client = LakeFSClient(replace(configuration, endpoint_url=proxy.url, retry=terms))
             losing = LakeFSObjects(client)
             await losing.ask_for_route()  # a read: it says which way the bytes go
-            yield Unheard(losing, LakeFSCommits(client), losing, proxy.cut)
+            commits = LakeFSCommits(client)
+            yield Unheard(harness, losing, commits, losing, concurrency, proxy.cut)
             client.close()
         assert proxy.answers_lost
 
@@ -121,7 +114,7 @@ async def _by_http(
     client = LakeFSClient(configuration)
     transport = LakeFSObjects(client)
     async with connected(named) as harness:
-        yield TransportHarness(harness, transport, concurrency, unheard)
+        yield TransportHarness(harness, transport, concurrency, partial(unheard, harness))
     client.close()
     concurrency.close()
 

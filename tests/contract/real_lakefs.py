@@ -116,10 +116,9 @@ class RealLakeFS(LakeFSUnderTest):
         settings = f"/repositories/{repository}/settings/branch_protection"
         await self.tell("PUT", settings, [{"pattern": pattern}])
         page = await self.branches.list_page(repository, "", show_hidden=True)
-        heads = dict(zip(page.names, page.heads, strict=True))
-        name = next(name for name in page.names if covers(pattern, name))
+        name, head = next(branch for branch in page.items if covers(pattern, branch.name))
         for _ in range(PROTECTION_LOOKS_MAX):
-            answer = await self.branches.relocate(repository, name, heads[name])
+            answer = await self.branches.relocate(repository, name, head)
             if isinstance(answer, RelocationRefused):
                 return
             await asyncio.sleep(PROTECTION_PAUSE_SECONDS)

@@ -13,7 +13,7 @@ from perago.ports.task_body import (
     BodyRaised,
     BodyReturned,
     BodyStopped,
-    ChangedPaths,
+    Changes,
     Checkpoints,
     CheckpointTerms,
     TaskBody,
@@ -116,9 +116,9 @@ async def test_Y8_copies_are_reported(body: TaskBody, tmp_path: Path) -> None:
 
 
 async def test_Y9_changes_are_answered(body: TaskBody) -> None:
-    found: list[ChangedPaths | None] = []
+    found: list[Changes | None] = []
 
-    async def changes() -> ChangedPaths | None:
+    async def changes() -> Changes | None:
         if not found:
             raise LookupError("lakeFS is away")
         return found.pop()
@@ -131,7 +131,7 @@ async def test_Y9_changes_are_answered(body: TaskBody) -> None:
     found.append(None)
     again = replace(call, execution_id=ExecutionId("e2"))
     assert await body.run(again) == BodyReturned({"number": "everything"})
-    found.append(ChangedPaths("c1", ("a", "b"), removed=("x",)))
+    found.append(Changes("c1", ("a", "b"), removed=("x",)))
     last = replace(call, execution_id=ExecutionId("e3"))
     assert await body.run(last) == BodyReturned({"number": "c1: ('a', 'b')"})
     assert found == []

@@ -141,7 +141,7 @@ class AttemptScene:
         """What the target branch holds."""
         page = await self.lakefs.objects.list_page(self.repository, MAIN, prefix="")
         read = self.lakefs.objects.read
-        return {entry.path: await read(self.repository, MAIN, entry.path) for entry in page.entries}
+        return {entry.path: await read(self.repository, MAIN, entry.path) for entry in page.items}
 
     async def head(self) -> CommitId:
         """The target's head."""
@@ -149,9 +149,8 @@ class AttemptScene:
 
     async def branches(self) -> set[str]:
         """All branches."""
-        return set(
-            (await self.lakefs.branches.list_page(self.repository, "", show_hidden=True)).names
-        )
+        page = await self.lakefs.branches.list_page(self.repository, "", show_hidden=True)
+        return {branch.name for branch in page.items}
 
     def ports(self) -> LakeFSInstallation:
         """The ports of lakeFS as a worker has them."""

@@ -169,10 +169,10 @@ def _count(survived: Survived, log: Path, hosts: list[RunningWorker]) -> None:
 async def _check_target(scene: WorkerScene, plan: Plan, branch: str) -> None:
     """All parts are published, no checkpoint is, and no checkpoint branch is left."""
     page = await scene.lakefs.objects.list_page(scene.repository, branch, prefix="")
-    paths = [entry.path for entry in page.entries]
+    paths = [entry.path for entry in page.items]
     assert sum(path.startswith("data/state/part-") for path in paths) == plan.steps
     assert not any(path.startswith(CHECKPOINT_FOLDER) for path in paths)
     left = await scene.lakefs.branches.list_page(
         scene.repository, CHECKPOINT_BRANCH_PREFIX, show_hidden=True
     )
-    assert left.names == ()
+    assert left.items == ()

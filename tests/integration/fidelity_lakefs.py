@@ -346,7 +346,7 @@ async def look(side: Side) -> object:
     ports, root = side.ports, side.commits[0]
     page = await ports.branches.list_page(side.repository, "", show_hidden=True)
     seen: list[object] = [page, await ports.tags.list_page(side.repository, "")]
-    for name in page.names:
+    for name, _ in page.items:
         at = side.repository, name
         seen += (
             await ports.branches.is_protected(*at),

@@ -33,5 +33,5 @@ async def _seen(ports: LakeFSInstallation, repository: RepositoryId, ref: Commit
     assert not page.more
     return {
         each.path: (each.checksum, each.content_type, tuple(sorted(each.metadata.items())))
-        for each in page.entries
+        for each in page.items
     }

@@ -99,7 +99,7 @@ class ForkedFlow:
         found: set[str] = set()
         for prefix in sorted(set(PREFIXES.values())):
             page = await lakefs.objects.list_page(repository, walk.head.commit, prefix=f"{prefix}/")
-            found |= {entry.path for entry in page.entries}
+            found |= {entry.path for entry in page.items}
         assert found == {f"{prefix}/{step}.txt" for step, prefix in PREFIXES.items()} | {
             "data/a.txt"
         }

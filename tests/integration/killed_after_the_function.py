@@ -133,8 +133,8 @@ async def _check(
     assert isinstance(workspace, dict)
     assert workspace["ref"] == published
     page = await lakefs.objects.list_page(repository, published, prefix="data/")
-    assert {entry.path for entry in page.entries} == {f"data/{n}.txt" for n in range(FILES)}
-    checksums = {entry.checksum for entry in page.entries}
+    assert {entry.path for entry in page.items} == {f"data/{n}.txt" for n in range(FILES)}
+    checksums = {entry.checksum for entry in page.items}
     assert len(checksums) == 1, "files of two runs"
     content = await lakefs.objects.read(repository, published, "data/0.txt")
     assert content.decode() in runs

@@ -183,9 +183,9 @@ async def _half_written(scene: WorkerScene, worker: RunningWorker) -> int:
         listed = await lakefs.branches.list_page(
             scene.repository, STAGING_BRANCH_PREFIX, show_hidden=True
         )
-        for name in listed.names:
+        for name, _ in listed.items:
             page = await lakefs.commits.uncommitted_page(scene.repository, name)
-            if written := [change.path for change in page.changes if "lake/orders/" in change.path]:
+            if written := [change.path for change in page.items if "lake/orders/" in change.path]:
                 return len(written)
         await asyncio.sleep(0.1)
     raise AssertionError(f"nothing was written: {worker.screen}")
@@ -259,7 +259,7 @@ async def _check_target(scene: WorkerScene, fenced: CommitId) -> int:
     walk = await lakefs.commits.first_parents(repository, MAIN, fenced, commits_max=10)
     assert len(walk.above) == len(STEPS)
     listed = await lakefs.objects.list_page(repository, MAIN, prefix="lake/")
-    assert all(entry.path.endswith(".parquet") for entry in listed.entries)
+    assert all(entry.path.endswith(".parquet") for entry in listed.items)
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         *("-m", "perago", "gc", repository, "--older-than", "0s"),
@@ -268,5 +268,5 @@ async def _check_target(scene: WorkerScene, fenced: CommitId) -> int:
         stdout=asyncio.subprocess.DEVNULL,
     )
     assert await process.wait() == 0
-    assert (await lakefs.branches.list_page(repository, "perago-", show_hidden=True)).names == ()
-    return sum(entry.size for entry in listed.entries)
+    assert (await lakefs.branches.list_page(repository, "perago-", show_hidden=True)).items == ()
+    return sum(entry.size for entry in listed.items)

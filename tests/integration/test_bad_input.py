@@ -47,7 +47,7 @@ async def test_bad_input_fails_before_the_body_and_changes_nothing(
     assert scene.runs == 0
     assert await scene.head() == scene.input
     assert await scene.branches() == {MAIN}
-    assert (await lakefs.tags.list_page(scene.repository, "perago-")).tags == ()
+    assert (await lakefs.tags.list_page(scene.repository, "perago-")).items == ()
 
 
 @pytest.mark.parametrize("policy", [PolicySetting.HEAD_PARENT, PolicySetting.LINEAGE], ids=str)
@@ -76,7 +76,7 @@ async def test_a_decision_tag_of_another_input_is_refused_and_kept(
     await scene.create()
     await scene.start()
     assert await scene.attempt(crash(after="decide")) is None
-    (tag,) = (await lakefs.tags.list_page(scene.repository, "perago-settled-")).tags
+    (tag,) = (await lakefs.tags.list_page(scene.repository, "perago-settled-")).items
     await lakefs.tags.delete(scene.repository, tag.name)
     await lakefs.tags.create(scene.repository, tag.name, scene.input)
 

@@ -200,8 +200,8 @@ def test_a_healthy_worker_has_no_problem_and_nothing_is_left(scene: Scene) -> No
     listing = scene.ask(
         lambda harness: harness.branches.list_page(scene.repository, "", show_hidden=True)
     )
-    assert listing.names == (MAIN,)
-    assert scene.ask(lambda harness: harness.tags.list_page(scene.repository, "")).tags == ()
+    assert [branch.name for branch in listing.items] == [MAIN]
+    assert scene.ask(lambda harness: harness.tags.list_page(scene.repository, "")).items == ()
 
 
 def test_a_dirty_branch_is_also_cured_by_the_other_command(scene: Scene) -> None:

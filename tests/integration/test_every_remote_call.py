@@ -217,7 +217,7 @@ class Case:
         assert LOGICAL_TASK_KEY in walk.above[0].metadata
         listed = await self.lakefs.objects.list_page(self.repository, MAIN, prefix="")
         paths = {"data/kept.txt", "data/out.txt", "elsewhere/x", FENCE_PATH}
-        assert {entry.path for entry in listed.entries} == paths
+        assert {entry.path for entry in listed.items} == paths
         content = await self.lakefs.objects.read(self.repository, MAIN, "data/out.txt")
         assert content == f"run {run}".encode()
 
@@ -233,7 +233,7 @@ class Case:
     async def decided(self) -> bool:
         """Whether a decision tag is there."""
         page = await self.lakefs.tags.list_page(self.repository, "perago-settled-")
-        return bool(page.tags)
+        return bool(page.items)
 
 
 @pytest.mark.parametrize("strike", STRIKES)

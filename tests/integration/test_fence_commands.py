@@ -129,13 +129,13 @@ async def test_a_task_is_reset_once_its_workflow_has_ended(
     code, _, said = await operator.run("forget", *words[1:])  # the old name of the command
     assert code == 1, said
     assert "RUNNING" in said
-    assert (await lakefs.tags.list_page(scene.repository, "perago-settled-")).tags
+    assert (await lakefs.tags.list_page(scene.repository, "perago-settled-")).items
 
     await conductor.workflows.terminate(scene.workflow, "the operator wants it computed anew")
     code, document, said = await operator.run(*words)
     assert code == 0, said
     assert len(document["decisions"]) == 1
-    assert (await lakefs.tags.list_page(scene.repository, "perago-settled-")).tags == ()
+    assert (await lakefs.tags.list_page(scene.repository, "perago-settled-")).items == ()
     assert await scene.branches() == {MAIN}
     assert await scene.head() == scene.input
 

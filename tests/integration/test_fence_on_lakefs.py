@@ -138,7 +138,7 @@ async def test_the_canary_leaves_no_branch_and_no_commit_behind(harness: RealLak
     await refuses_wrong_head(harness, repository, head)
 
     page = await harness.branches.list_page(repository, CANARY_BRANCH_PREFIX, show_hidden=True)
-    assert page.names == ()
+    assert page.items == ()
     assert (await harness.branches.head(repository, MAIN)).commit == head
 
 

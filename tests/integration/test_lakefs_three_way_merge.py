@@ -48,7 +48,7 @@ async def merged(
     page = await harness.objects.list_page(repository, answer.commit, prefix="")
     return {
         entry.path: await harness.objects.read(repository, answer.commit, entry.path)
-        for entry in page.entries
+        for entry in page.items
     }
 
 

@@ -154,4 +154,4 @@ async def test_an_old_fence_is_replaced_on_a_branch_that_is_protected_first(
     settings = f"/repositories/{repository}/settings/branch_protection"
     assert json.loads(await harness.tell("GET", settings, None)) == [{"pattern": MAIN}]
     left = await harness.branches.list_page(repository, CANARY_BRANCH_PREFIX, show_hidden=True)
-    assert left.names == ()
+    assert left.items == ()

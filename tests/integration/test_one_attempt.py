@@ -78,9 +78,9 @@ async def test_two_tasks_publish_one_after_the_other(
     walk = await lakefs.commits.first_parents(repository, MAIN, start, commits_max=10)
     assert len(walk.above) == 3  # the fence and two publications
     listed = await lakefs.objects.list_page(repository, MAIN, prefix="")
-    assert {entry.path for entry in listed.entries} >= {"data/a.txt", "other/b.txt"}
+    assert {entry.path for entry in listed.items} >= {"data/a.txt", "other/b.txt"}
     branches = await lakefs.branches.list_page(repository, "perago-", show_hidden=True)
-    assert branches.names == ()
+    assert branches.items == ()
     assert _attempt_directories(tmp_path) == []
 
 

@@ -25,7 +25,7 @@ import perago
 from perago.adapters.system import AsyncioConcurrency, SystemClock
 from perago.adapters.workspace.pipeline import LocalWorkspacePipeline, TransferListener
 from perago.domain.lakefs import CommitId
-from perago.ports.objects import ObjectEntry, ObjectPage
+from perago.ports.objects import ObjectEntry, Page
 from perago.ports.workspace import WorkspaceSource
 
 FUNCTIONS_MAX = 30
@@ -40,12 +40,12 @@ class Listing:
     def __init__(self, objects: Mapping[str, bytes]) -> None:
         self._objects = objects
 
-    async def list_page(self, *_given: object, **_named: object) -> ObjectPage:
+    async def list_page(self, *_given: object, **_named: object) -> Page[ObjectEntry]:
         """All of it."""
         entries = (
             ObjectEntry(path, md5_of(held), len(held)) for path, held in self._objects.items()
         )
-        return ObjectPage(tuple(entries), more=False)
+        return Page(tuple(entries), more=False, last="")
 
 
 class Entered:

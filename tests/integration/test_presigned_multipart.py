@@ -81,7 +81,7 @@ async def test_an_upload_whose_answer_is_lost_has_arrived_or_can_be_repeated(
             await transport.store(store.repository, MAIN, [upload])
         except OutcomeUnknownError:
             page = await transport.list_page(store.repository, MAIN, prefix="")
-            assert [entry.size for entry in page.entries] in ([], [size])
+            assert [entry.size for entry in page.items] in ([], [size])
             await transport.store(store.repository, MAIN, [upload])
         assert proxy.answers_lost == 1
         assert await transport.read(store.repository, MAIN, "large") == file.read_bytes()

@@ -149,6 +149,6 @@ async def test_disjoint_runs_all_publish_and_of_those_that_meet_one_does(
             shown |= {**steps, f"{folder}/last": f"{run} {TASKS - 1}".encode()}
         base = walk.head.commit
         page = await lakefs.objects.list_page(repository, base, prefix="")
-        assert {each.path for each in page.entries} == shown.keys()
+        assert {each.path for each in page.items} == shown.keys()
         for path, content in shown.items():
             assert await lakefs.objects.read(repository, base, path) == content

@@ -61,9 +61,9 @@ async def test_a_worker_serves_begin_two_tasks_and_finish(scene: WorkerScene) ->
     )
     assert len(tasks.above) == 2
     page = await lakefs.objects.list_page(scene.repository, head.commit, prefix="data/step-")
-    assert [each.path for each in page.entries] == ["data/step-1", "data/step-2"]
+    assert [each.path for each in page.items] == ["data/step-1", "data/step-2"]
     tags = await lakefs.tags.list_page(scene.repository, f"perago-base-{head.metadata[RUN]}")
-    assert [tag.commit for tag in tags.tags] == [base]
+    assert [tag.commit for tag in tags.items] == [base]
     explained = await _explained(scene, ended.workflow_id)
     published = f"commit {head.commit[:12]} on branch {MAIN} of {scene.repository}"
     assert explained.startswith(f"The run was published as {published}, with 2 publications")
@@ -74,7 +74,7 @@ async def _cleaned_up(scene: WorkerScene) -> None:
     branches = scene.lakefs.branches
     for _ in range(600):  # a minute, as a busy machine may need
         page = await branches.list_page(scene.repository, "perago-", show_hidden=True)
-        if not page.names:
+        if not page.items:
             return
         await asyncio.sleep(0.1)
     raise AssertionError("branches of the run are left")

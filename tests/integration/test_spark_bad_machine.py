@@ -68,4 +68,4 @@ async def test_a_machine_without_spark_publishes_nothing(
         assert head.commit == fenced
         assert (
             await scene.lakefs.branches.list_page(scene.repository, "perago-", show_hidden=True)
-        ).names == ()
+        ).items == ()

@@ -119,7 +119,7 @@ class Scene:
         page = await self.harness.objects.list_page(self.repository, STAGING, prefix="data/")
         assert not page.more
         return {
-            entry.path[5:]: (entry.size, md5_of_checksum(entry.checksum)) for entry in page.entries
+            entry.path[5:]: (entry.size, md5_of_checksum(entry.checksum)) for entry in page.items
         }
 
 

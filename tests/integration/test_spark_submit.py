@@ -63,8 +63,8 @@ async def test_a_worker_under_spark_submit_publishes_by_its_session(
         assert f'"spark.master":"{MASTER}"' in told
         assert '"spark.app.name":"submitted"' in told
         listed = await scene.lakefs.objects.list_page(scene.repository, MAIN, prefix="lake/orders/")
-        assert len(listed.entries) == 8
-        assert all("-try" in entry.path for entry in listed.entries)  # by our commit protocol
+        assert len(listed.items) == 8
+        assert all("-try" in entry.path for entry in listed.items)  # by our commit protocol
 
 
 async def submit(scene: WorkerScene, module: TaskModule) -> asyncio.subprocess.Process:

@@ -22,7 +22,7 @@ from tests.integration.transfer_scene import (
 
 from perago.adapters.http import HttpTerms
 from perago.adapters.lakefs.object_files import RANGE_BYTES, SPLIT_BYTES_MIN
-from perago.ports.asking import RepeatedRequest, Repetitions, heard_by
+from perago.ports.asking import Repetitions, heard_by
 from perago.ports.errors import (
     DamagedObjectError,
     ObjectMissingError,
@@ -203,12 +203,12 @@ async def test_whoever_waits_for_a_transfer_hears_of_its_repetitions(
     heard: list[str] = []
     here = threading.get_ident()
 
-    def failed(request: RepeatedRequest, error: ServiceError) -> None:
+    def failed(request: object, error: ServiceError) -> None:
         del request
         assert threading.get_ident() == here
         heard.append(str(error))
 
-    def over(request: RepeatedRequest) -> None:
+    def over(request: object) -> None:
         del request
         heard.append("over")
 

@@ -99,7 +99,7 @@ async def test_a_worker_collects_the_garbage_of_repositories_it_saw_while_it_run
         assert (await scene.ended(workflow)).status is WorkflowStatus.COMPLETED, worker.screen
         collected = await worker.has("garbage-collected a repository")
         assert collected["removed"] == [nobodys]
-        assert (await branches.list_page(scene.repository, "perago-", show_hidden=True)).names == ()
+        assert (await branches.list_page(scene.repository, "perago-", show_hidden=True)).items == ()
         worker.signal(signal.SIGTERM)
         assert await worker.exit_code() == 0
 

@@ -124,4 +124,4 @@ async def test_branches_of_a_fork_publish_their_prefixes_and_are_joined(
     assert len(published.above) == 2, "each branch published once"
     for side in ("left", "right"):
         page = await lakefs.objects.list_page(scene.repository, head.commit, prefix=f"{side}/")
-        assert [each.path for each in page.entries] == [f"{side}/made.txt"]
+        assert [each.path for each in page.items] == [f"{side}/made.txt"]

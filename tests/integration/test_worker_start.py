@@ -98,7 +98,7 @@ async def test_sigterm_with_four_bodies_publishes_all_four(scene: WorkerScene) -
         head = await scene.lakefs.branches.head(scene.repository, branch)
         assert head.parents == (scene.start_commit,)
     left = await scene.lakefs.branches.list_page(scene.repository, "perago-", show_hidden=True)
-    assert left.names == ()
+    assert left.items == ()
 
 
 async def test_a_body_that_never_ends_is_abandoned_and_another_worker_has_its_row(

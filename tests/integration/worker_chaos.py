@@ -140,11 +140,12 @@ class Chaos:
             assert left == []
             assert list((workspaces / ".perago-attempts").glob("*")) == []
             shutil.rmtree(workspaces)
-        names = (await lakefs.branches.list_page(repository, "perago-", show_hidden=True)).names
+        page = await lakefs.branches.list_page(repository, "perago-", show_hidden=True)
+        names = [branch.name for branch in page.items]
         # A parent that was killed leaves the branches of its check of the fence. Garbage collection
         # keeps those of the last ten minutes whatever its ages are: the check may be under way.
         assert [name for name in names if not name.startswith(CANARY_BRANCH_PREFIX)] == []
-        assert (await lakefs.tags.list_page(repository, "perago-")).tags == ()
+        assert (await lakefs.tags.list_page(repository, "perago-")).items == ()
         assert [pid for pid in self.executors if is_alive(pid)] == []
 
     def tally(self) -> Counter[str]:

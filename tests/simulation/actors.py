@@ -244,6 +244,7 @@ async def _attempt(stage: Stage, actor: Actor, number: int, task_type: str, seen
         seen.add("a worker of the release before took a row")
         return await run_old_attempt(harness, actor.record, actor.name, execution_id)
     dispatch = Attempt(
+        ports=harness,
         task=stage.tasks[task_type],
         record=actor.record,
         execution_id=execution_id,
@@ -251,7 +252,7 @@ async def _attempt(stage: Stage, actor: Actor, number: int, task_type: str, seen
             actor.name, publication=_policy(stage, number), failure_reason_max_length=5_000
         ),
     )
-    actor.report = await run_attempt(harness, dispatch, Beats(stage.clock))
+    actor.report = await run_attempt(dispatch, Beats(stage.clock))
     return None
 
 

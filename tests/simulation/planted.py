@@ -28,8 +28,8 @@ DOMAIN = "perago.domain"
 GC = "perago.app.gc.remote_pass:RemotePass"
 MEMORY = "perago.adapters.memory"
 ANY_MIX = ("core", "verbs", "foreign")
-LOOKED = "if ports.patience.waits != waits:\n                return WAITED\n            "
-FENCE_THEN_EFFECT = f"await check_attempt(ports, attempt)\n            {LOOKED}return await _act"
+LOOKED = "if patience.waits != waits:\n                return WAITED\n            "
+FENCE_THEN_EFFECT = f"await check_attempt(target.attempt)\n            {LOOKED}return await _act"
 
 PLANTS: Sequence[Plant] = (
     Plant(
@@ -43,12 +43,12 @@ PLANTS: Sequence[Plant] = (
         "the head is read after the fence",
         f"{ATTEMPT}.publish:_Publishing._round",
         FENCE_THEN_EFFECT,
-        "await check_attempt(ports, attempt)\n"
+        "await check_attempt(target.attempt)\n"
         "            facts = await self._read_facts(None)\n"
         "            level = target.level\n"
-        "            mine = target.identity(attempt)\n"
+        "            mine = target.identity\n"
         "            plan = build_workspace_publication_plan(level, facts, mine)\n"
-        "            effect = PlannedEffect(ports, attempt, target, plan)\n"
+        "            effect = PlannedEffect(target, plan)\n"
         "            return await _act",
         ("core", "verbs"),
     ),
@@ -134,8 +134,8 @@ PLANTS: Sequence[Plant] = (
     Plant(
         "every attempt is an execution of its own",
         f"{DOMAIN}.logical_execution:find_epoch",
-        "return Epoch(first.task_id, first.scheduled_time)",
-        "return Epoch(chain[0].task_id, chain[0].scheduled_time)",
+        "return first",
+        "return chain[0]",
     ),
     Plant(
         "marks do not begin a new epoch",
@@ -232,7 +232,7 @@ PLANTS: Sequence[Plant] = (
     Plant(
         "checkpoints are kept on the staging branch",
         f"{ATTEMPT}.local_workspace:_checkpoints_of",
-        "branch = checkpoint_branch(target.key, attempt.execution_id)",
+        "branch = checkpoint_branch(key, attempt.execution_id)",
         "branch = attempt.staging_branch",
         ("checkpoints",),
     ),

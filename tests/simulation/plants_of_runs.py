@@ -49,7 +49,7 @@ PLANTS_OF_RUNS: Sequence[Plant] = (
     Plant(
         "begin creates the run branch without a look",
         f"{RUNS}.begin:_open_run_branch",
-        "await check_attempt(ports, attempt)",
+        "await check_attempt(attempt)",
         "pass",
         ("run",),
     ),
@@ -70,7 +70,7 @@ PLANTS_OF_RUNS: Sequence[Plant] = (
     Plant(
         "finish merges a run onto a target that moved without a rebase",
         f"{RUNS}.finish:_Finishing._prepare",
-        "made = await rebase_run(self.ports, self.attempt, self._merge(onto, head))",
+        "made = await rebase_run(self.attempt, self._merge(onto, head))",
         "made = head",
         ("run-rebase", "runs"),
     ),
@@ -112,7 +112,7 @@ PLANTS_OF_RUNS: Sequence[Plant] = (
     Plant(
         "finish merges without a look at its row",
         f"{RUNS}.finish:_Finishing._round",
-        "await check_attempt(ports, self.attempt)",
+        "await check_attempt(self.attempt)",
         "pass",
         ("run",),
     ),

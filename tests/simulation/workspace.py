@@ -4,7 +4,7 @@ No disk is touched. A transfer is one request; the function writes what the engi
 """
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import md5
 from pathlib import Path
@@ -228,10 +228,6 @@ class SimulatedPipeline(WorkspacePipeline):
         found = await self._handle.ask("pipeline.verify", changed)
         if set(found) != expected:
             raise DamagedObjectError(f"staged {sorted(found)}, expected {sorted(expected)}")
-
-    async def listing(self, source: WorkspaceSource) -> Collection[str]:
-        """The relative paths."""
-        return await self._handle.ask("pipeline.listing", lambda: list(self._under(source)))
 
     async def forget(self, materialised: Materialised) -> None:
         """Nothing is remembered."""

@@ -103,5 +103,5 @@ async def test_a_spark_task_runs_on_a_standalone_cluster(
             record = await scene.ended(workflow, seconds_max=300)
         assert record.status is WorkflowStatus.COMPLETED, record.reason
         listed = await scene.lakefs.objects.list_page(scene.repository, MAIN, prefix="lake/orders/")
-        assert len(listed.entries) == 8
+        assert len(listed.items) == 8
     assert "Registered app" in (tmp_path / "standalone.log").read_text()

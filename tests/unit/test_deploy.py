@@ -14,9 +14,7 @@ from perago.app.settings.settings import VARIABLES, Settings
 from perago.app.worker.worker import KILL_SECONDS
 from perago.domain.attempt import (
     PATIENCE_SECONDS,
-    completion_timeout_seconds,
-    merge_timeout_seconds,
-    shutdown_grace_seconds,
+    PublishTimes,
 )
 
 ROOT = Path(__file__).parents[2]
@@ -26,10 +24,11 @@ KUSTOMIZATION: dict[str, Any] = yaml.safe_load(
     (KUBERNETES / "kustomization.yaml").read_text(encoding="utf-8")
 )
 PROBES = {"startupProbe": "/startupz", "livenessProbe": "/livez", "readinessProbe": "/readyz"}
+TIMES = PublishTimes()
 GRACE_SECONDS = (
-    shutdown_grace_seconds(None)
-    + merge_timeout_seconds(None)
-    + completion_timeout_seconds(None)
+    TIMES.shutdown_grace_seconds
+    + TIMES.merge_timeout_seconds
+    + TIMES.completion_timeout_seconds
     + KILL_SECONDS
 )
 
@@ -190,7 +189,7 @@ def test_a_drain_has_one_grace_in_the_code_the_manifests_and_the_docs() -> None:
     assert manifest == int(unit()["TimeoutStopSec"])
     page = (DEPLOY.parent / "docs" / "operations.md").read_text(encoding="utf-8")
     deploys = " ".join(page.partition("## Deploys\n")[2].partition("\n## ")[0].split())
-    grace, period = shutdown_grace_seconds(None), int(GRACE_SECONDS) + 1
+    grace, period = TIMES.shutdown_grace_seconds, int(GRACE_SECONDS) + 1
     assert f"within the **grace**: {grace:g} s" in deploys
     assert f"`grace_seconds` (without a budget {grace:g})" in deploys
     assert f"`termination_grace_period_seconds` (without a budget {period}:" in deploys

@@ -83,11 +83,12 @@ async def _heard(place: Path) -> Metrics:
     record = await worker.poll(TASK)
     assert record is not None
     identity = worker.harness.identities.new_execution_id()
-    attempt = Attempt(harness.task, record, identity, worker.settings)
+    attempt = Attempt(worker.harness, harness.task, record, identity, worker.settings)
     metrics = Metrics()
     listener = AttemptMetrics(metrics)
     events = AttemptEvents(attempt, [listener], worker.harness.clock)
-    await harness.drive(run_attempt(replace(worker.harness, progress=events), attempt, NoLease()))
+    heard = replace(attempt, ports=replace(worker.harness, progress=events))
+    await harness.drive(run_attempt(heard, NoLease()))
     waited = {"service": "lakeFS", "waited_seconds": 3.0}
     listener.phase(attempt, Phase.WAITED, waited, 3)
     listener.phase(attempt, Phase.LOST, {"field": "status"}, 1)

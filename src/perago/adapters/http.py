@@ -374,13 +374,11 @@ async def _watched(
 
 @final
 class LoopThread:
-    """An event loop in a thread of its own.
-
-    For callers that have no loop, or whose loop ends before their connections do.
-    """
+    """An event loop in a thread, for callers without one, or whose own ends too early."""
 
     def __init__(self, name: str) -> None:
         self._loop = asyncio.new_event_loop()
+        self._lock, self._is_closed = threading.Lock(), False
         self._thread = threading.Thread(target=self._loop.run_forever, name=name, daemon=True)
         try:
             self._thread.start()
@@ -388,12 +386,8 @@ class LoopThread:
             self._loop.close()
             raise NotSentError(str(error)) from error
 
-    def submit(self, work: Coroutine[object, object, Value]) -> Future[Value]:
-        """Run a coroutine there; its future can be waited for, or cancelled, from any thread."""
-        return asyncio.run_coroutine_threadsafe(work, self._loop)
-
     async def run(self, work: Coroutine[object, object, Value]) -> Value:
-        """Run a coroutine there and wait for it in the caller's loop.
+        """Run a coroutine there and wait for it in the caller's loop; NotSentError once it closes.
 
         A caller that is cancelled cancels it, and waits a moment for its end, because what it
         leaves behind can be removed only then.
@@ -405,7 +399,10 @@ class LoopThread:
             tasks.append(self._loop.create_task(work))
             tasks[0].add_done_callback(partial(_hand_over, ended))
 
-        self._loop.call_soon_threadsafe(start)
+        with self._lock:
+            if self._is_closed:
+                raise NotSentError("the client was closed meanwhile")
+            self._loop.call_soon_threadsafe(start)
         waiting = asyncio.wrap_future(ended)
         try:
             return await asyncio.shield(waiting)
@@ -419,8 +416,8 @@ class LoopThread:
     def close(self, last: Coroutine[object, object, None]) -> None:
         """Cancel what is under way, do the last work, then stop the loop and end its thread.
 
-        In this order, because what goes on would open connections again. Those who wait for it in
-        other threads get NoAnswerError; left alone, they would wait for ever.
+        In this order, as what goes on would open connections again. Who waits in another thread
+        gets NoAnswerError; left alone, it would wait for ever.
         """
 
         async def end() -> None:
@@ -429,11 +426,13 @@ class LoopThread:
                 task.cancel()
             if tasks:  # asyncio refuses to wait for none
                 await asyncio.wait(tasks, timeout=ABANDONED_SECONDS_MAX)
-            async with asyncio.timeout(CLOSE_SECONDS):
-                await last
+            await asyncio.wait_for(last, CLOSE_SECONDS)
 
+        with self._lock:  # what is handed in after this would never end
+            self._is_closed = True
         with suppress(TimeoutError):
-            self.submit(end()).result(ABANDONED_SECONDS_MAX + CLOSE_SECONDS)
+            ended = asyncio.run_coroutine_threadsafe(end(), self._loop)
+            ended.result(ABANDONED_SECONDS_MAX + CLOSE_SECONDS)
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()

@@ -124,6 +124,7 @@ async def run_on_callbacks(
 ) -> RuntimeTaskResult:
     """Run the steps of an attempt and return how the attempt ended."""
     attempt = Attempt(
+        ports=_ports(run, metrics, workspace_root),
         task=_published_by_callback(run.task),
         record=run.record,
         execution_id=ExecutionId(run.context.execution_id),
@@ -136,7 +137,7 @@ async def run_on_callbacks(
             patience_seconds=0.0,  # the caller's functions repeat what they want repeated
         ),
     )
-    report = await run_attempt(_ports(run, metrics, workspace_root), attempt, task_body.NoLease())
+    report = await run_attempt(attempt, task_body.NoLease())
     if report.update is None:
         assert report.error is not None, "only a failure is not sent"
         return result_for_exception(report.error, max_length=failure_reason_max_length)

@@ -1,14 +1,14 @@
 """An attempt as Conductor shows it, when it is stale, and how much time each of its steps has.
 
 The first part is the facts of a task row and a workflow. `compare_narrow`, `compare_row` and
-`compare_wide` say whether an attempt still counts. `PublishBudget` and the functions below it give
-the time limits of an attempt. Knows no wire format and no clock; times of rows are the server's
-milliseconds and are only compared.
+`compare_wide` say whether an attempt still counts. `PublishTimes` are its time limits. Knows no
+wire format and no clock; times of rows are the server's milliseconds and are only compared.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from math import inf
 from types import MappingProxyType
 from typing import NewType, TypeAlias, cast
 
@@ -191,12 +191,6 @@ def _compare(
     return Current()
 
 
-# What 0.6.1 gives a task without a budget. Shorter ends publications as "outcome unknown" whose
-# answer was only slow; longer adds to what deployments have to grant: these and the kill make the
-# 156 s that `perago start` logs as termination_grace_period_seconds.
-MERGE_TIMEOUT_SECONDS_WITHOUT_BUDGET = 60.0
-COMPLETION_TIMEOUT_SECONDS_WITHOUT_BUDGET = 60.0
-SHUTDOWN_GRACE_SECONDS_WITHOUT_BUDGET = 30.0
 # A restart of lakeFS or of its database takes minutes and ends within this. A longer outage is an
 # operator's matter, and a waiting attempt holds a slot.
 PATIENCE_SECONDS = 900.0
@@ -206,51 +200,23 @@ LEASE_FRACTION = 3
 
 
 @dataclass(frozen=True, slots=True)
-class PublishBudget:
-    """Six whole seconds of a task's author; validated where they are declared."""
+class PublishTimes:
+    """How long the parts of a publication may take: by the budget of the task, or without one.
 
-    observed_merge_p99_seconds: int
-    safety_margin_seconds: int
-    lakefs_merge_timeout_seconds: int
-    conductor_completion_timeout_seconds: int
-    worker_shutdown_grace_seconds: int
-    heartbeat_interval_seconds: int
+    The defaults are what 0.6.1 gives a task without a budget. Shorter ones end publications as
+    "outcome unknown" whose answer was only slow; longer ones add to what deployments have to grant:
+    these and the kill make the 156 s that `perago start` logs as termination_grace_period_seconds.
+    """
 
-    @property
-    def response_timeout_seconds(self) -> int:
-        """The shortest response time-out in which a publication surely fits."""
-        return (
-            self.lakefs_merge_timeout_seconds
-            + self.conductor_completion_timeout_seconds
-            + self.worker_shutdown_grace_seconds
-            + self.heartbeat_interval_seconds
-        )
-
-
-def merge_timeout_seconds(budget: PublishBudget | None) -> float:
+    merge_timeout_seconds: float = 60.0
     """How long one effect may stay unanswered, and how long it may take to settle."""
-    if budget is None:
-        return MERGE_TIMEOUT_SECONDS_WITHOUT_BUDGET
-    return float(budget.lakefs_merge_timeout_seconds)
-
-
-def completion_timeout_seconds(budget: PublishBudget | None) -> float:
+    completion_timeout_seconds: float = 60.0
     """How long the terminal update may be tried."""
-    if budget is None:
-        return COMPLETION_TIMEOUT_SECONDS_WITHOUT_BUDGET
-    return float(budget.conductor_completion_timeout_seconds)
-
-
-def shutdown_grace_seconds(budget: PublishBudget | None) -> float:
+    shutdown_grace_seconds: float = 30.0
     """How long a draining worker lets this task finish."""
-    if budget is None:
-        return SHUTDOWN_GRACE_SECONDS_WITHOUT_BUDGET
-    return float(budget.worker_shutdown_grace_seconds)
+    heartbeat_interval_seconds: float = inf
+    """The longest pause between two heartbeats that the budget allows."""
 
-
-def heartbeat_seconds(response_timeout_seconds: float, budget: PublishBudget | None) -> float:
-    """The pause between two heartbeats: a third of the lease, or what the budget asks if less."""
-    third = response_timeout_seconds / LEASE_FRACTION
-    if budget is None:
-        return third
-    return min(third, float(budget.heartbeat_interval_seconds))
+    def heartbeat_seconds(self, response_timeout_seconds: float) -> float:
+        """The pause between two heartbeats: a third of the lease, or less if the budget asks."""
+        return min(response_timeout_seconds / LEASE_FRACTION, self.heartbeat_interval_seconds)

@@ -54,14 +54,6 @@ class ExecutionInput:
 
 
 @dataclass(frozen=True, slots=True)
-class Epoch:
-    """The attempt a chain of retries counts from."""
-
-    task_id: str
-    scheduled_time: int
-
-
-@dataclass(frozen=True, slots=True)
 class Unsealed:
     """A row whose mark is missing, and the commit to put it on; nothing goes on without it."""
 
@@ -71,7 +63,7 @@ class Unsealed:
 
 def find_epoch(
     chain: Sequence[AttemptSnapshot], marks: Mapping[AttemptMark, CommitId], mine: CommitRecord
-) -> Epoch | Unsealed:
+) -> AttemptSnapshot | Unsealed:
     """Find the attempt a chain counts from, or the row that has to be sealed before.
 
     It is the first attempt of the chain, unless a user reran a later one: then the newest row
@@ -88,8 +80,8 @@ def find_epoch(
         if sealed is None:
             return Unsealed(row, _another(continues, mine) if _rerun(row, marks) else continues)
         if sealed != continues:
-            return Epoch(row.task_id, row.scheduled_time)
-    return Epoch(first.task_id, first.scheduled_time)
+            return row
+    return first
 
 
 def _rerun(row: AttemptSnapshot, marks: Iterable[AttemptMark]) -> bool:
@@ -127,10 +119,11 @@ def retry_chain(
 
 
 def chain_hash(
-    attempt: AttemptSnapshot, epoch: Epoch, marks: Iterable[AttemptMark] = frozenset()
+    attempt: AttemptSnapshot, epoch: AttemptSnapshot, marks: Iterable[AttemptMark] = frozenset()
 ) -> str:
     """Hash of (workflow, reference name, iteration, epoch task id, epoch scheduled time).
 
+    The epoch is the row that the chain counts from.
     Each reset of a chain, told by a mark with its hash, leads on to the hash of another one.
     """
     chain = names.short_hash(

@@ -7,17 +7,15 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from contextlib import aclosing, contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import TypeVar, final
+from typing import TypeVar
 
 from perago.domain.lakefs import CommitId, RepositoryId
 from perago.ports import lakefs
 from perago.ports.errors import OutcomeUnknownError, ServiceError, UnavailableError
-from perago.ports.objects import ObjectPage
+from perago.ports.objects import Page
 from perago.ports.system import Clock
 
-Page = TypeVar(
-    "Page", lakefs.BranchPage, lakefs.ChangePage, ObjectPage, lakefs.RepositoryPage, lakefs.TagPage
-)
+Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 # With a thousand names a page, a thousand million names: no listing is that long. It only ends a
@@ -29,12 +27,12 @@ PAUSE_SECONDS = 0.5
 
 
 async def pages(
-    ask: Callable[[str], Awaitable[Page]],
+    ask: Callable[[str], Awaitable[Page[Item]]],
     *,
     after: str = "",
     upto: str | None = None,
     pages_max: int = PAGES_MAX,
-) -> AsyncGenerator[Page]:
+) -> AsyncGenerator[Page[Item]]:
     """List page by page from behind `after`; with `upto`, the page that reaches it is the last.
 
     Raises ServiceError when more follow after `pages_max` pages, because a caller that takes a part
@@ -62,13 +60,13 @@ async def all_changes(
     )
     async with aclosing(listed):  # a caller that has seen enough closes this one only
         async for page in listed:
-            for change in page.changes:
+            for change in page.items:
                 yield change
 
 
 async def all_repositories(repositories: lakefs.Repositories) -> list[RepositoryId]:
     """Every repository that these keys may see, in order."""
-    return [name async for page in pages(repositories.list_page) for name in page.names]
+    return [name async for page in pages(repositories.list_page) for name in page.items]
 
 
 async def until_answered(clock: Clock, work: Callable[[], Awaitable[Result]]) -> Result:
@@ -89,24 +87,29 @@ async def until_answered(clock: Clock, work: Callable[[], Awaitable[Result]]) ->
 class Repetitions:
     """Is told of requests that an adapter sends again by itself, in the loop of the caller."""
 
-    failed: Callable[["RepeatedRequest", ServiceError], object]
-    """A request has failed once more, and is sent again."""
-    over: Callable[["RepeatedRequest"], object]
+    failed: Callable[[object, ServiceError], object]
+    """A request, by any object that stands for it, has failed once more, and is sent again."""
+    over: Callable[[object], object]
     """It is not sent again: it was answered, or given up."""
 
 
+def _unheard(*_facts: object) -> None:
+    """The default: no caller listens."""
+
+
+_UNHEARD = Repetitions(_unheard, _unheard)
 # A context variable, because clients are shared by attempts: a request belongs to the attempt in
 # whose context it is sent.
-_hears: ContextVar[Repetitions | None] = ContextVar("perago_repetitions", default=None)
+_hears = ContextVar("perago_repetitions", default=_UNHEARD)
 
 
-def hearing() -> Repetitions | None:
-    """What is told in this context, if anything."""
+def hearing() -> Repetitions:
+    """What is told in this context."""
     return _hears.get()
 
 
 @contextmanager
-def heard_by(hears: Repetitions | None) -> Generator[None]:
+def heard_by(hears: Repetitions) -> Generator[None]:
     """Let this one be told of what the code inside the block repeats."""
     token = _hears.set(hears)
     try:
@@ -116,21 +119,3 @@ def heard_by(hears: Repetitions | None) -> Generator[None]:
         # which has nothing to put back.
         with suppress(ValueError):
             _hears.reset(token)
-
-
-@final
-class RepeatedRequest:
-    """One request that is sent again, made in the context that it belongs to."""
-
-    def __init__(self) -> None:
-        self._hears = hearing()
-
-    def failed(self, error: ServiceError) -> None:
-        """Tell of one more failure."""
-        if self._hears is not None:
-            self._hears.failed(self, error)
-
-    def over(self) -> None:
-        """Tell that it is not sent again."""
-        if self._hears is not None:
-            self._hears.over(self)

@@ -7,11 +7,11 @@ laws in each docstring have one contract test each.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 from perago.domain import lakefs
 from perago.domain.outcome import MergeAnswer, RelocationAnswer
-from perago.ports.objects import ObjectEntry
+from perago.ports.objects import ObjectEntry, Page
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,21 +25,14 @@ class MergeRequest:
     metadata: Mapping[str, str] = field(default_factory=lambda: lakefs.NO_METADATA)
     allow_empty: bool = False
     squash: bool = True  # else the commit's second parent is the source
-    timeout_seconds: float = 60.0  # of a task without a budget, see `merge_timeout_seconds`
+    timeout_seconds: float = 60.0  # of a task without a budget, see `PublishTimes`
 
 
-@dataclass(frozen=True, slots=True)
-class BranchPage:
-    """One page of branch names in order; `more` says that names follow the last one."""
+class BranchRecord(NamedTuple):
+    """A branch and its head."""
 
-    names: tuple[lakefs.BranchName, ...]
-    heads: tuple[lakefs.CommitId, ...]
-    more: bool
-
-    @property
-    def last(self) -> str:
-        """What the next page comes after."""
-        return self.names[-1]
+    name: lakefs.BranchName
+    head: lakefs.CommitId
 
 
 BranchList: TypeAlias = list[tuple[lakefs.RepositoryId, lakefs.BranchName]]
@@ -140,8 +133,8 @@ class Branches(Protocol):
         amount: int = 1000,
         *,
         show_hidden: bool = False,
-    ) -> BranchPage:
-        """List branch names that start with `prefix`, after a name.
+    ) -> Page[BranchRecord]:
+        """List branches whose names start with `prefix`, after a name.
 
         All private branches are hidden: a listing has them only where it asks for hidden ones.
         """
@@ -201,19 +194,6 @@ class Change:
     path: str
     kind: ChangeKind
     entry: ObjectEntry | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class ChangePage:
-    """One page of differing paths in order; `more` says that some follow the last one."""
-
-    changes: tuple[Change, ...]
-    more: bool
-
-    @property
-    def last(self) -> str:
-        """What the next page comes after."""
-        return self.changes[-1].path
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,7 +273,7 @@ class Commits(Protocol):
         prefix: str,
         after: str = "",
         amount: int = 1000,
-    ) -> ChangePage:
+    ) -> Page[Change]:
         """List paths under `prefix` that differ from left to right, without a merge base."""
         ...
 
@@ -305,30 +285,16 @@ class Commits(Protocol):
         prefix: str = "",
         after: str = "",
         amount: int = 1000,
-    ) -> ChangePage:
+    ) -> Page[Change]:
         """List uncommitted paths of a branch."""
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class TagRecord:
+class TagRecord(NamedTuple):
     """A tag and its commit."""
 
     name: lakefs.TagName
     commit: lakefs.CommitId
-
-
-@dataclass(frozen=True, slots=True)
-class TagPage:
-    """One page of tags in order; `more` says that names follow the last one."""
-
-    tags: tuple[TagRecord, ...]
-    more: bool
-
-    @property
-    def last(self) -> str:
-        """What the next page comes after."""
-        return self.tags[-1].name
 
 
 class Tags(Protocol):
@@ -367,7 +333,7 @@ class Tags(Protocol):
 
     async def list_page(
         self, repository: lakefs.RepositoryId, prefix: str, after: str = "", amount: int = 1000
-    ) -> TagPage:
+    ) -> Page[TagRecord]:
         """List tags that start with `prefix`, after a name."""
         ...
 
@@ -386,19 +352,6 @@ class RepositoryFacts:
     read_only: bool
 
 
-@dataclass(frozen=True, slots=True)
-class RepositoryPage:
-    """One page of repository names in order; `more` says that names follow the last one."""
-
-    names: tuple[lakefs.RepositoryId, ...]
-    more: bool
-
-    @property
-    def last(self) -> str:
-        """What the next page comes after."""
-        return self.names[-1]
-
-
 class Repositories(Protocol):
     """Repositories of one lakeFS installation.
 
@@ -414,6 +367,6 @@ class Repositories(Protocol):
         """Read one repository."""
         ...
 
-    async def list_page(self, after: str = "", amount: int = 1000) -> RepositoryPage:
+    async def list_page(self, after: str = "", amount: int = 1000) -> Page[lakefs.RepositoryId]:
         """One page of the repositories that this worker may see."""
         ...

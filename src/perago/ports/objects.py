@@ -8,9 +8,11 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from perago.domain.lakefs import NO_METADATA, BranchName, RepositoryId
+
+Item = TypeVar("Item")
 
 DEFAULT_CONTENT_TYPE = "application/octet-stream"
 # lakeFS's own limits of one request. Fewer are more requests: 1,500 deletions took 0.3 s in bulk
@@ -31,16 +33,13 @@ class ObjectEntry(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class ObjectPage:
-    """One page of objects in order of path; `more` says that some follow the last one."""
+class Page(Generic[Item]):
+    """One page of a listing in order of name or path; `more` says that some follow `last`."""
 
-    entries: tuple[ObjectEntry, ...]
+    items: tuple[Item, ...]
     more: bool
-
-    @property
-    def last(self) -> str:
-        """What the next page comes after."""
-        return self.entries[-1].path
+    last: str
+    """The name or path of the last one; empty where there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +55,7 @@ class ObjectUpload:
 class Objects(Protocol):
     """Objects of one lakeFS installation.
 
-    Laws (tests/contract/test_objects.py has one test for each, by name):
+    Laws (tests/contract/test_object*.py have one test for each, by name):
 
     O1 upload_then_read: bytes written on a branch read back from that branch.
     O2 upload_is_isolated: another branch and the branch's head commit do not see them.
@@ -90,7 +89,7 @@ class Objects(Protocol):
         prefix: str,
         after: str = "",
         amount: int = LIST_AMOUNT_MAX,
-    ) -> ObjectPage:
+    ) -> Page[ObjectEntry]:
         """List objects whose path starts with `prefix`, after a path."""
         ...
 
@@ -167,7 +166,7 @@ def uncounted(_size: int, _objects: int) -> None:
 class ObjectTransport(Protocol):
     """Bulk transfer; how many objects move side by side is the adapter's.
 
-    Laws (tests/contract/test_object_transport.py has one test for each, by name):
+    Laws (tests/contract/test_object*.py have one test for each, by name):
 
     M1 fetch_writes_the_exact_bytes: every order's target has its object's bytes, empty ones
        included, and the answer their MD5, in the order of the orders.

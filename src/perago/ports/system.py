@@ -37,7 +37,7 @@ C = TypeVar("C")
 
 
 def nothing() -> None:
-    """The default of `abandon`: the work is short, or has no way to be stopped early."""
+    """The default of a call back: no caller waits, or the work has no way to be stopped early."""
 
 
 class Concurrency(Protocol):

@@ -4,13 +4,15 @@
 the heartbeats, which must be ended before the terminal update is sent.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
-from typing import Protocol, TypeAlias, final
+from typing import Any, Protocol, TypeAlias, final
 
 from perago.domain.attempt import AttemptSnapshot, ExecutionId
 from perago.domain.hand_back import Cause
+from perago.ports.system import nothing
 from perago.ports.workspace import SparkRoots
 
 
@@ -29,13 +31,13 @@ class StagedChanges:
     sizes: Mapping[str, int] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class FoundCheckpoint:
-    """The checkpoint that a call goes on from: a directory, its note, and when it was taken."""
+@dataclass(frozen=True)
+class Checkpoint:
+    """What an earlier attempt kept: a directory beside the workspace, its note, and its time."""
 
-    directory: str
-    note: object
-    taken_at: str
+    path: Path
+    note: Any
+    taken_at: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +51,12 @@ class CheckpointTerms:
     out: str = ""
     interval_seconds: float = 0.0
     bytes_max: int = 0
-    found: FoundCheckpoint | None = None
+    found: Checkpoint | None = None
     refused: str = ""
 
 
-def _nothing() -> None:
-    """The default of `taken`: no caller waits for it."""
+async def _by_another_process() -> None:
+    """The default of `upload`: a process without keys uploads nothing itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,19 +64,20 @@ class Checkpoints:
     """The checkpoints of one call: the terms, who uploads a copy, and who is told of one.
 
     `upload` sends the newest copy that waits, if one does, and raises nothing. `taken` may be
-    called from any thread.
+    called from any thread. Both stay in their process when the call is sent to an executor.
     """
 
     terms: CheckpointTerms
-    upload: Callable[[], Awaitable[None]]
-    taken: Callable[[], None] = _nothing
+    upload: Callable[[], Awaitable[None]] = field(default=_by_another_process, compare=False)
+    taken: Callable[[], None] = field(default=nothing, compare=False)
 
 
-@dataclass(frozen=True, slots=True)
-class ChangedPaths:
-    """What differs between the last publication of the task and the input of the call.
+@dataclass(frozen=True)
+class Changes:
+    """What differs in the input since the task published last; relative to the prefix, in order.
 
-    Paths below the prefix, and relative to it.
+    `since` is the commit of that publication. A file that the task itself had published, and that
+    no other writer has touched since, is in none of the three.
     """
 
     since: str
@@ -83,7 +86,7 @@ class ChangedPaths:
     removed: tuple[str, ...] = ()
 
 
-AskChanges: TypeAlias = Callable[[], Awaitable[ChangedPaths | None]]
+AskChanges: TypeAlias = Callable[[], Coroutine[Any, Any, Changes | None]]
 """Asked on the side of the keys; None where nothing was published before or too much changed."""
 
 
@@ -93,6 +96,7 @@ class BodyCall:
 
     A workspace is a local directory or, for a Spark task, roots that Spark opens. A call with
     `staged` runs the checks of the task instead of its function, and returns an empty result.
+    Functions in it do not count when calls are compared, and are not sent to an executor.
     """
 
     task_name: str
@@ -103,7 +107,7 @@ class BodyCall:
     seconds_max: float = 0.0
     spark: SparkRoots | None = None
     staged: StagedChanges | None = None
-    checkpoints: Checkpoints | None = field(default=None, compare=False)
+    checkpoints: Checkpoints | None = None
     changes: AskChanges | None = field(default=None, compare=False)
 
 

@@ -6,7 +6,7 @@ commit into it and plans and sends what changed. `DirectoryUploads` sends checkp
 attempt.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -210,10 +210,6 @@ class WorkspacePipeline(Protocol):
         """Check that the staging branch differs from its start by exactly the plan."""
         ...
 
-    async def listing(self, source: WorkspaceSource) -> Collection[str]:
-        """The relative paths of a workspace in order, without moving it."""
-        ...
-
     async def forget(self, materialised: Materialised) -> None:
         """Drop what is remembered of a materialised workspace."""
         ...
@@ -235,7 +231,7 @@ class DirectoryUploads(Protocol):
     A workspace is compared with what was downloaded. A directory here was never downloaded: it is
     compared with what the branch holds.
 
-    Laws (tests/contract/test_directory_uploads.py has one test for each, by name):
+    Laws (tests/contract/test_object*.py have one test for each, by name):
 
     U1 bring_makes_the_tree: afterwards the branch holds exactly the directory below the prefix, and
        everything else as it was.

@@ -34,11 +34,11 @@ from perago.domain.errors import SparkEnvironmentError
 from perago.domain.policy import PolicySetting
 from perago.domain.text import plain
 from perago.ports.workspace import SparkWorkspace
-from perago.testing.definitions import sequence
-from perago.testing.environment import PeragoEnvironment
+from perago.testing.definitions import definition_of, sequence
+from perago.testing.dev import DevRequest, run_scene
 from perago.testing.faults import Fault, crash, foreign_commit, zombie
 from perago.testing.story import AttemptStory, EventKind, Story
-from perago.testing.story_views import commits_of, scene_of, story_document
+from perago.testing.story_views import commits_of, story_document
 
 OWNER = "data@example.com"
 # More retries than a scene has faults of one task. The time is virtual, so that a pause and a lost
@@ -164,27 +164,30 @@ class Scene:
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """A scene with its story; `broken` names every invariant that did not hold."""
+    """A scene as it was played; `shown.problems` names every invariant that did not hold."""
 
     scene: Scene
-    policy: str
+    shown: SceneView
     story: Story
-    status: str
     report: str
-    broken: tuple[str, ...]
-    bodies: int
+
+    @property
+    def bodies(self) -> int:
+        """How often code of a task ran to its end."""
+        return sum("function-ended" in attempt.phases() for attempt in self.story.attempts)
 
     @property
     def is_promised(self) -> bool:
         """Only `settled` promises that nothing is ever lost; docs/guarantees.md has the table."""
-        return self.policy == PolicySetting.SETTLED
+        return self.shown.policy == PolicySetting.SETTLED
 
     @property
     def as_expected(self) -> bool:
         """Whether it ended as it must: a report is right, or nothing was published over others."""
-        ended = self.status == self.scene.expected.get(self.policy, "COMPLETED")
-        right = self.status != "COMPLETED" or self.report == EXPECTED_REPORT
-        return ended and right and not self.broken
+        status = self.shown.status
+        ended = status == self.scene.expected.get(self.shown.policy, "COMPLETED")
+        right = status != "COMPLETED" or self.report == EXPECTED_REPORT
+        return ended and right and not self.shown.problems
 
 
 SCENES = (
@@ -209,31 +212,19 @@ SCENES = (
 async def play(scene: Scene, policy: str, *, on_spark: bool = False) -> Played:
     """Run the pipeline through one accident; Spark takes the session of this process."""
     tasks = (clean, aggregate_on_spark if on_spark else aggregate, report)
-    with PeragoEnvironment(policy=policy) as env:
-        repository = await env.repository("sales-data", {"sales/raw/events.csv": RAW_EVENTS})
-        await env.register(*tasks)
-        transaction = scene.is_transaction(policy)
-        env.plan(*(scene.in_transaction if transaction else scene.faults))
-        given: dict[str, object] = {"demo_clean": {}, "demo_aggregate": {}, "demo_report": {}}
-        run = await env.start(
-            sequence("sales", *tasks, transaction=transaction),
-            {"workspace": await repository.workspace(), "params": given},
-        )
-        await env.until_idle()
-        files = await repository.files()
-        story = await env.story()
-        broken = await env.check_invariants()
-        if env.pending_faults:
-            broken.append("the accident did not happen")
-        return Played(
-            scene=scene,
-            policy=policy,
-            story=story,
-            status=str(await run.status()),
-            report=files.get("sales/report.json", b"").decode(),
-            broken=tuple(broken),
-            bodies=sum("function-ended" in attempt.phases() for attempt in env.attempts),
-        )
+    transaction = scene.is_transaction(policy)
+    request = DevRequest(
+        definitions=[sequence("sales", *tasks, transaction=transaction)],
+        tasks=[definition_of(each) for each in tasks],
+        files={"sales/raw/events.csv": RAW_EVENTS},
+        workflow_input={},
+        faults=scene.in_transaction if transaction else scene.faults,
+        repository="sales-data",
+        title=scene.title,
+    )
+    run = await run_scene(request, policy)
+    made = run.files.get("sales/report.json", b"").decode()
+    return Played(scene, run.scene, run.story, made)
 
 
 def opening(policy: str, no_spark: str | None) -> Iterator[str]:
@@ -247,8 +238,9 @@ def opening(policy: str, no_spark: str | None) -> Iterator[str]:
 
 def narrate(number: int, played: Played) -> Iterator[str]:
     """One scene; of attempts, those to which something happened: a fault, a retry, a refusal."""
+    shown = played.shown
     yield ""
-    transaction = played.scene.is_transaction(played.policy)
+    transaction = played.scene.is_transaction(shown.policy)
     how = "; the workflow is one transaction" if transaction else ""
     yield f"{number}. {played.scene.title}{how}"
     for attempt in played.story.attempts:
@@ -256,15 +248,14 @@ def narrate(number: int, played: Played) -> Iterator[str]:
         if injected or attempt.number > 1 or attempt.reason:
             yield f"   {attempt.reference} attempt {attempt.number}: {_end(attempt, injected)}"
     yield f"   main: {_history(played.story)}"
-    if played.status == "COMPLETED":
+    if shown.status == "COMPLETED":
         yield f"   report: {plain(played.report)} after {played.bodies} runs of task code"
     elif transaction:
-        yield f"   workflow {played.status}: main has none of its three steps, nothing was lost"
+        yield f"   workflow {shown.status}: main has none of its three steps, nothing was lost"
         yield "   they are held on a private branch: `perago diff RUN` shows what they would change"
     else:
-        yield f"   workflow {played.status}: nothing of `report` was published, nothing was lost"
-    for broken in played.broken:
-        yield f"   {broken}"
+        yield f"   workflow {shown.status}: nothing of `report` was published, nothing was lost"
+    yield from (f"   {broken}" for broken in shown.problems)
     yield f"   {_verdict(played)}"
 
 
@@ -280,7 +271,7 @@ def _verdict(played: Played) -> str:
         return "ok"
     if played.is_promised:
         return "BROKEN: this was promised"
-    return f"{played.policy} does not promise more (docs/guarantees.md); settled does"
+    return f"{played.shown.policy} does not promise more (docs/guarantees.md); settled does"
 
 
 def _end(attempt: AttemptStory, injected: list[str]) -> str:
@@ -312,7 +303,7 @@ def _history(story: Story) -> str:
     parts: list[str] = []
     for each in reversed(newer):
         if each.attempt is None:
-            foreign = each.record.message == "a foreign commit"
+            foreign = each.message == "a foreign commit"
             parts.append("[foreign]" if foreign else "events")
         else:
             parts.append(each.task if each.kind == "published" else f"[{each.kind} {each.task}]")
@@ -353,7 +344,7 @@ def demo(
     if as_json:
         say_json("demo/1", {"scenes": [_document(played) for played in happened]})
     if open_page:
-        page = PageView("perago demo", tuple(map(_scene, happened)), live=False)
+        page = PageView("perago demo", tuple(played.shown for played in happened), live=False)
         serve_until_interrupted(Shown(page), 0, open_page=True)
     if not all(played.as_expected for played in happened if played.is_promised):
         raise typer.Exit(code=1)
@@ -382,23 +373,13 @@ def _print(policy: str, played: list[Played], no_spark: str | None) -> None:
         say(line)
 
 
-def _scene(played: Played) -> SceneView:
-    return scene_of(
-        played.story,
-        played.scene.title,
-        played.policy,
-        status=played.status,
-        problems=played.broken,
-    )
-
-
 def _document(played: Played) -> dict[str, object]:
     return {
         "title": played.scene.title,
-        "policy": played.policy,
-        "status": played.status,
+        "policy": played.shown.policy,
+        "status": played.shown.status,
         "report": played.report,
-        "broken": list(played.broken),
+        "broken": list(played.shown.problems),
         "as_expected": played.as_expected,
         "bodies": played.bodies,
         "story": story_document(played.story),

@@ -3,7 +3,7 @@
 `parse_fault` reads `crash:before=merge` or `zombie:task=clean,until=accepted`. `run_scene` runs the
 workflow once, on an environment of its own. `dev` does that in another process, so that changed
 modules are loaded anew, and shows what that one tells on a page, on the terminal, or as JSON. The
-other process prints one page a line: what it knows so far, and in the end everything.
+other process prints one report a line: what it knows so far, and in the end everything.
 """
 
 import asyncio
@@ -12,18 +12,20 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 from pydantic import TypeAdapter
 from rich.console import Console
+from rich.live import Live
+from rich.text import Text
 
 from perago.app.authoring.task_definition import TaskDefinition
 from perago.app.authoring.workflow_definition import reference_of
@@ -42,13 +44,14 @@ from perago.app.page.page_server import Shown
 from perago.domain.attempt import AttemptStatus, as_mapping
 from perago.domain.errors import PeragoError
 from perago.domain.policy import PolicyName
+from perago.domain.text import plain
 from perago.testing import faults
 from perago.testing.definitions import as_list
 from perago.testing.environment import PeragoEnvironment
 from perago.testing.faults import Fault
 from perago.testing.file_trees import read_tree
 from perago.testing.story import Story
-from perago.testing.story_views import live_view, scene_of, story_document, story_lines
+from perago.testing.story_views import scene_of, story_document, story_lines
 from perago.testing.trial_command import read_json_option
 
 MAKERS: Mapping[str, Callable[..., Fault]] = MappingProxyType(
@@ -66,6 +69,18 @@ MAKERS: Mapping[str, Callable[..., Fault]] = MappingProxyType(
 )
 NUMBERS = frozenset({"nth", "attempt"})
 SEEN_AGAIN_SECONDS = 0.05  # 20 pictures a second: more are not seen, and each is a line of JSON
+# The words of a story that have a colour on a terminal.
+COLOURS: Mapping[str, Sequence[str]] = MappingProxyType(
+    {
+        "green": ("COMPLETED", "published"),
+        "red": ("FAILED", "TIMED_OUT", "DIED"),
+        "yellow": ("HANDED_BACK", "abandoned"),
+        "cyan": ("RUNNING", "IN_PROGRESS"),
+        "blue": ("staged",),
+        "magenta": ("foreign",),
+        "bold red": ("!!",),
+    }
+)
 
 
 def parse_fault(text: str) -> Fault:
@@ -96,14 +111,18 @@ class DevRequest:
     workflow_input: Mapping[str, object]
     faults: Sequence[Fault] = field(default_factory=tuple)
     branches: Sequence[str] = field(default_factory=tuple)
+    repository: str = "dev"
+    title: str = ""
+    """Of the scene; without one it is the name of the workflow."""
 
 
 @dataclass(frozen=True, slots=True)
 class DevRun:
-    """One run to its end, as it is shown and as it was."""
+    """One run, to its end or so far, as it is shown and as it was; `files` are those of main."""
 
     scene: SceneView
     story: Story
+    files: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
 
     def document(self) -> dict[str, object]:
         """What `--json` prints."""
@@ -124,14 +143,19 @@ class DevRun:
 
 
 async def run_scene(
-    request: DevRequest, policy: str, seen: Callable[[SceneView], None] | None = None
+    request: DevRequest, policy: str, seen: Callable[[DevRun], None] | None = None
 ) -> DevRun:
     """One run; while it goes on, `seen` gets what the attempts did so far."""
-    title = str(request.definitions[0].get("name", ""))
+    title = request.title or str(request.definitions[0].get("name", ""))
     with PeragoEnvironment(policy=policy) as env:
         if seen is not None:
-            env.watch(_glances(lambda: seen(scene_of(Story((), env.attempts, ()), title, policy))))
-        repository = await env.repository("dev", dict(request.files))
+
+            def look() -> None:
+                story = Story((), env.attempts, ())
+                seen(DevRun(scene_of(story, title, policy), story))
+
+            env.watch(_glances(look))
+        repository = await env.repository(request.repository, dict(request.files))
         await env.register(*request.tasks)
         env.plan(*request.faults)
         for branch in request.branches:
@@ -153,7 +177,8 @@ async def run_scene(
         ]
         broken = [*await env.check_invariants(), *pending, *_undeclared(story, request.tasks)]
         status = str(await run.status())
-        return DevRun(scene_of(story, run.name, policy, status=status, problems=broken), story)
+        scene = scene_of(story, title, policy, status=status, problems=broken)
+        return DevRun(scene, story, await repository.files())
 
 
 def _undeclared(story: Story, tasks: Sequence[TaskDefinition]) -> list[str]:
@@ -196,9 +221,11 @@ class RunReport:
 _REPORT = TypeAdapter(RunReport)
 
 
-def tell(page: PageView, lines: Iterable[str] = ()) -> None:
+def tell(title: str, runs: Sequence[DevRun], *, live: bool = True) -> None:
     """What the other process does: print what it knows as a line."""
-    say(json.dumps({"page": page_document(page), "lines": list(lines)}))
+    page = PageView(title, tuple(each.scene for each in runs), live=live)
+    lines = [line for each in runs for line in each.lines()]
+    say(json.dumps({"page": page_document(page), "lines": lines}))
 
 
 def run_aside(command: Sequence[str], hear: Callable[[RunReport], None]) -> None:
@@ -263,8 +290,7 @@ def dev(  # noqa: PLR0913 - one parameter an option
         title = f"perago dev {workflow.name}"
         runs = _play(title, request, chosen, follow=follow)
         if follow:
-            page = PageView(title, tuple(each.scene for each in runs), live=False)
-            tell(page, (line for each in runs for line in each.lines()))
+            tell(title, runs, live=False)
             return
         if as_json:
             say_json("dev/1", {"title": title, "scenes": [each.document() for each in runs]})
@@ -321,8 +347,8 @@ def _play(
 ) -> Sequence[DevRun]:
     runs: list[DevRun] = []
 
-    def seen(scene: SceneView) -> None:
-        tell(PageView(title, (*(each.scene for each in runs), scene)))
+    def seen(run: DevRun) -> None:
+        tell(title, [*runs, run])
 
     try:
         for name in policies:
@@ -333,6 +359,24 @@ def _play(
     except ValueError as error:
         raise CommandUsageError(str(error)) from error
     return runs
+
+
+@contextmanager
+def live_view(console: Console) -> Generator[Callable[[RunReport], None]]:
+    """What shows each report in place of the one before, for the block."""
+    with Live(console=console, auto_refresh=False, vertical_overflow="visible") as live:
+        yield lambda report: live.update(drawn(report, console.height), refresh=True)
+
+
+def drawn(report: RunReport, height: int) -> Text:
+    """A report on a terminal: of a run that goes on, the newest lines that fit on it."""
+    live = report.page.live
+    lines = [*(report.lines[-height:] if live else report.lines), *report.page.error.splitlines()]
+    cut: Literal["ellipsis", "fold"] = "ellipsis" if live else "fold"
+    text = Text("\n".join(map(plain, lines)), no_wrap=live, overflow=cut)
+    for colour, words in COLOURS.items():
+        text.highlight_words(words, colour)
+    return text
 
 
 def _print(lines: Iterable[str]) -> None:
@@ -366,8 +410,8 @@ def _serve(
         def hear(report: RunReport) -> None:
             shown.update(replace(report.page, live=reload or report.page.live))
             if draw is not None:
-                draw(report.page)
-            else:  # for output that is no terminal: the story, when it is told to its end
+                draw(report)
+            elif not report.page.live:  # for output that is no terminal: the story, told to its end
                 _print(report.lines)
 
         def look() -> None:

@@ -15,11 +15,8 @@ from datetime import datetime
 from functools import partial
 from typing import Any, final
 
-from perago.app.attempt.context import (
-    Attempt,
-    AttemptPorts,
-    AttemptSettings,
-)
+from perago.adapters.observability.progress import ProgressLog
+from perago.app.attempt.context import Attempt, AttemptSettings
 from perago.app.attempt.patience import StopOrder
 from perago.app.attempt.run_attempt import run_attempt
 from perago.app.authoring.task_definition import TaskDefinition
@@ -43,13 +40,7 @@ from perago.testing.fault_injector import (
     with_faults_within,
 )
 from perago.testing.faults import Drain, ExpireLease, Fault, ForeignCommit, Until
-from perago.testing.servers import (
-    Repository,
-    Servers,
-    Surroundings,
-    attempt_ports,
-    fence_trust,
-)
+from perago.testing.servers import Repository, Servers, Surroundings, attempt_ports, fence_trust
 from perago.testing.story import AttemptStory, EventKind, StoryListener, begin_story
 
 OUTPUT_LINES_MAX = 1000  # what a terminal scrolls back; the first lines say how it began
@@ -153,7 +144,6 @@ class InlineBody(TaskBody):
 class EmbeddedWorker:
     """One process with one attempt."""
 
-    ports: AttemptPorts
     attempt: Attempt
     injector: FaultInjector
     story: AttemptStory
@@ -173,7 +163,7 @@ class EmbeddedWorker:
 
     async def _run(self) -> None:
         try:
-            report = await run_attempt(self.ports, self.attempt, NoLease())
+            report = await run_attempt(self.attempt, NoLease())
         except ProcessDied:
             self.story.status = DIED  # a dead process emits nothing
             return
@@ -314,12 +304,6 @@ class EmbeddedWorkers:
             self.pending, reader, partial(self._act, record), servers.means, self._outages
         )
         clock, identities = WorkerClock(servers.clock), servers.identities(number)
-        attempt = Attempt(
-            task=self.tasks[snapshot.task_type],
-            record=record,
-            execution_id=identities.new_execution_id(),
-            settings=settings,
-        )
         order: Order = asyncio.get_running_loop().create_future()
         stop_order = WaitingOrder(order)
         ports = attempt_ports(
@@ -327,11 +311,15 @@ class EmbeddedWorkers:
             faulty_installation(servers.conductor, injector),
             Surroundings(clock, identities, servers.concurrency(), servers.worker_root(number)),
             InlineBody(self.tasks, partial(reader.note, EventKind.OUTPUT), stop_order),
-            AttemptEvents(attempt, [*self.listeners, reader], clock),
+            ProgressLog(),  # until the events of the attempt take its place
             self._trust,
         )
         ports = replace(with_faults_within(ports, injector), stop_order=stop_order)
-        worker = EmbeddedWorker(ports, attempt, injector, story, clock, order)
+        task, execution_id = self.tasks[snapshot.task_type], identities.new_execution_id()
+        attempt = Attempt(ports, task, record, execution_id, settings)
+        events = AttemptEvents(attempt, [*self.listeners, reader], clock)
+        attempt = replace(attempt, ports=replace(ports, progress=events))
+        worker = EmbeddedWorker(attempt, injector, story, clock, order)
         self.stories.append(story)
         self._workers.append(worker)
         self._begun.append(worker)

@@ -272,7 +272,7 @@ class PeragoEnvironment:
 
     async def story_text(self) -> str:
         """The story as text: attempts with their phases and faults, commits of every branch."""
-        # Imported on use: it draws on terminals too, and a test that passes shows nothing.
+        # Imported on use: a test that passes shows nothing.
         from perago.testing.story_views import story_lines  # noqa: PLC0415
 
         return "\n".join(story_lines(await self.story()))

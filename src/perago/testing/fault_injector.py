@@ -16,7 +16,6 @@ from tempfile import mkdtemp
 from typing import Any, Protocol, TypeVar, cast, final
 from weakref import finalize
 
-from perago.adapters.memory.system import VirtualClock
 from perago.app.attempt.context import AttemptPorts
 from perago.app.attempt.patience import CONDUCTOR, LAKEFS
 from perago.domain.outcome import NoAnswer
@@ -151,19 +150,22 @@ CONDUCTOR_PORTS = frozenset({"queue", "definitions", "workflows"})
 
 @final
 class Outages:
-    """Which services are away, and until when, for all workers on one clock."""
+    """Which services are away, and until when, for all workers on one clock.
 
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
+    Without a clock, as in a test of one port, a service that is away stays away.
+    """
+
+    def __init__(self, clock: Clock | None = None) -> None:
+        self._seconds: Callable[[], float] = float if clock is None else clock.monotonic
         self.until: dict[str, float] = {}
 
     def begin(self, call: Call, seconds: float) -> None:
         """From now on the service of this call is away."""
-        self.until[_service_of(call)] = self._clock.monotonic() + seconds
+        self.until[_service_of(call)] = self._seconds() + seconds
 
     def refuse(self, call: Call) -> None:
         """Raise UnavailableError while the service of this call is away."""
-        if self._clock.monotonic() < self.until.get(_service_of(call), 0.0):
+        if self._seconds() < self.until.get(_service_of(call), 0.0):
             raise UnavailableError(f"{call.operation}: connection refused")
 
 
@@ -195,8 +197,7 @@ class FaultInjector(CallGate):
         self._reader = reader
         self._act = act
         self._means = means
-        # Without the clock of an environment a service that is away stays away.
-        self.outages = Outages(VirtualClock()) if outages is None else outages
+        self.outages = Outages() if outages is None else outages
         self._number = 1 if reader is None else reader.story.number
         self._counts: Counter[int] = Counter()
         self._released = asyncio.Event()

@@ -217,7 +217,7 @@ class _ClientOfItsOwn(ApiClient):
         return self._client.address
 
     async def call(self, request: ApiRequest) -> object:
-        return await joined(asyncio.wrap_future(self._thread.submit(self._client.call(request))))
+        return await joined(self._thread.run(self._client.call(request)))
 
     def close(self) -> None:
         """Close connections, loop and thread; the environment and its fixture both ask for it."""

@@ -11,7 +11,6 @@ import tempfile
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from typing import Any, Protocol, final
 
@@ -211,7 +210,7 @@ class Repository:
         """Every object of a branch or commit, without lakeFS's own actions."""
         objects = self.servers.lakefs.objects
         listed = pages(lambda after: objects.list_page(self.id, ref, prefix="", after=after))
-        paths = [entry.path async for page in listed for entry in page.entries]
+        paths = [entry.path async for page in listed for entry in page.items]
         return {
             path: await objects.read(self.id, ref, path)
             for path in paths
@@ -239,13 +238,12 @@ class Repository:
         """Every branch with its head."""
         list_page = self.servers.lakefs.branches.list_page
         listed = pages(partial(list_page, self.id, "", show_hidden=True))
-        rows = [zip(page.names, page.heads, strict=True) async for page in listed]
-        return dict(chain.from_iterable(rows))
+        return {name: head async for page in listed for name, head in page.items}
 
     async def tags(self) -> Mapping[TagName, CommitId]:
         """Every tag with its commit."""
         listed = pages(partial(self.servers.lakefs.tags.list_page, self.id, ""))
-        return {tag.name: tag.commit async for page in listed for tag in page.tags}
+        return {tag.name: tag.commit async for page in listed for tag in page.items}
 
     async def workspace(self, branch: str = MAIN, ref: str | None = None) -> dict[str, object]:
         """The workspace input of a task: this repository and branch, at a commit or the head."""

@@ -1,21 +1,13 @@
-"""How a story is shown: lines for people, JSON, and the views of the page and the terminal."""
+"""How a story is shown: lines for people, JSON, and the views of the page."""
 
-from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
-
-from rich.console import Console, Group, RenderableType
-from rich.live import Live
-from rich.panel import Panel
-from rich.table import Table
-from rich.text import Text
-from rich.tree import Tree
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
 
 from perago.app.page import model
 from perago.domain.commit_metadata import LOGICAL_TASK_KEY, STAGING_COMMIT, TASK_ID
-from perago.domain.lakefs import CommitRecord
+from perago.domain.lakefs import CommitId
 from perago.domain.names import RUN_BRANCH_PREFIX
-from perago.domain.text import plain, plain_lines
+from perago.domain.text import plain
 from perago.ports.conductor import WorkflowRecord
 from perago.ports.workspace import Phase
 from perago.testing.story import (
@@ -45,26 +37,6 @@ STEP_OF = {
     Phase.COMPLETED: model.Step.ENDED,
 }
 RUNNING = "RUNNING"
-# The newest of each, so that an attempt and a branch fit on a terminal of 24 lines; the page has
-# all.
-EVENTS_MAX = 12
-COMMITS_MAX = 12
-STYLES = {
-    "COMPLETED": "green",
-    "FAILED": "red",
-    "TIMED_OUT": "red",
-    "HANDED_BACK": "yellow",
-    "DIED": "red",
-    "RUNNING": "cyan",
-    "IN_PROGRESS": "cyan",
-    "published": "green",
-    "staged": "blue",
-    "abandoned": "yellow",
-    "foreign": "magenta",
-    "fault": "bold red",
-    "output": "dim",
-    "end": "bold",
-}
 
 
 def story_lines(story: Story) -> Iterator[str]:
@@ -97,14 +69,13 @@ def _commit_lines(repository: RepositoryStory, story: Story) -> Iterator[str]:
     for branch in sorted(repository.branches, key=lambda branch: branch.name != "main"):
         yield f"{repository.name} {branch.name}"
         for each in commits_of(branch, repository, story):
-            commit = each.record
-            if branch.name != "main" and commit.commit in shared:
-                yield f"  o {commit.commit[:SHORT]}"
+            if branch.name != "main" and each.id in shared:
+                yield f"  o {each.id[:SHORT]}"
                 break
             made = f"{each.task} attempt {each.attempt}"
-            said = made if each.attempt else plain(commit.message)
+            said = made if each.attempt else plain(each.message)
             tags = "".join(f" <{tag}>" for tag in each.tags)
-            yield f"  * {commit.commit[:SHORT]} {each.kind:9} {said}{tags}"
+            yield f"  * {each.id[:SHORT]} {each.kind:9} {said}{tags}"
 
 
 def _event_text(event: Event) -> str:
@@ -149,7 +120,10 @@ def story_document(story: Story) -> dict[str, object]:
             {
                 "name": repository.name,
                 "branches": [
-                    {"name": branch.name, "commits": _commit_documents(branch, repository, story)}
+                    {
+                        "name": branch.name,
+                        "commits": [asdict(each) for each in commits_of(branch, repository, story)],
+                    }
                     for branch in repository.branches
                 ],
             }
@@ -185,24 +159,6 @@ def _events(attempt: AttemptStory) -> tuple[model.EventView, ...]:
         )
         for each in attempt.events
     )
-
-
-def _commit_documents(
-    branch: BranchStory, repository: RepositoryStory, story: Story
-) -> list[dict[str, object]]:
-    return [
-        {
-            "id": each.record.commit,
-            "parents": list(each.record.parents),
-            "kind": each.kind,
-            "task": each.task,
-            "attempt": each.attempt,
-            "message": each.record.message,
-            "staged": each.staged,
-            "tags": each.tags,
-        }
-        for each in commits_of(branch, repository, story)
-    ]
 
 
 def scene_of(
@@ -285,13 +241,13 @@ def repository_of(repository: RepositoryStory, story: Story) -> model.Repository
 def _branch(branch: BranchStory, repository: RepositoryStory, story: Story) -> model.BranchView:
     commits = tuple(
         model.CommitView(
-            id=each.record.commit,
-            parents=tuple(each.record.parents),
+            id=each.id,
+            parents=each.parents,
             kind=each.kind,
             label=f"{each.task} #{each.attempt}" if each.task and each.attempt else each.task,
-            message=each.record.message,
+            message=each.message,
             staged=each.staged,
-            tags=tuple(each.tags),
+            tags=each.tags,
         )
         for each in commits_of(branch, repository, story)
     )
@@ -315,16 +271,15 @@ def _runs(repository: model.RepositoryView) -> Iterator[model.RunView]:
 class ShownCommit:
     """A commit, and what it is to the attempts of the story."""
 
-    record: CommitRecord
+    id: CommitId
+    parents: tuple[CommitId, ...]
     kind: str
     task: str
     attempt: int | None  # the number of the attempt that made it
-    tags: list[str]
-
-    @property
-    def staged(self) -> str:
-        """The staged commit that a publication brought to the target, or nothing."""
-        return self.record.metadata.get(STAGING_COMMIT, "")
+    message: str
+    staged: str
+    """The staged commit that a publication brought to the target, or nothing."""
+    tags: tuple[str, ...]
 
 
 def commits_of(
@@ -337,80 +292,12 @@ def commits_of(
         # The reference name stands second in the key of a task.
         _, _, behind = commit.metadata.get(LOGICAL_TASK_KEY, "").partition("/")
         yield ShownCommit(
-            record=commit,
+            id=commit.commit,
+            parents=commit.parents,
             kind=commit_kind(commit, accepted),
             task=behind.partition("/")[0],
             attempt=attempts.get(commit.metadata.get(TASK_ID, "")),
-            tags=repository.tags.get(commit.commit, []),
+            message=commit.message,
+            staged=commit.metadata.get(STAGING_COMMIT, ""),
+            tags=tuple(repository.tags.get(commit.commit, ())),
         )
-
-
-@contextmanager
-def live_view(console: Console) -> Generator[Callable[[model.PageView], None]]:
-    """What draws each page in place of the one before, for the block."""
-    with Live(console=console, auto_refresh=False, vertical_overflow="visible") as live:
-        yield lambda page: live.update(drawn(page), refresh=True)
-
-
-def drawn(page: model.PageView) -> RenderableType:
-    """A page as something that a terminal shows."""
-    if page.error:
-        return Panel(Text(plain_lines(page.error), style="red"), title="perago dev")
-    return Group(*map(_drawn_scene, page.scenes))
-
-
-def _drawn_scene(scene: model.SceneView) -> RenderableType:
-    parts: list[RenderableType] = [_drawn_tasks(workflow) for workflow in scene.workflows]
-    parts += map(_drawn_attempt, scene.attempts)
-    for repository in scene.repositories:
-        parts += _drawn_branches(repository)
-    parts += [Text(plain(problem), style="bold red") for problem in scene.problems]
-    title = Text.assemble(plain(scene.title), " ", _status(scene.status), " ")
-    return Panel(Group(*parts), title=title, subtitle=Text(f"policy {plain(scene.policy)}"))
-
-
-def _status(status: str) -> tuple[str, str]:
-    return plain(status), STYLES.get(status, "")
-
-
-def _drawn_tasks(workflow: model.WorkflowView) -> Text:
-    """The tasks of a workflow in a line, each in the colour of its state."""
-    line = Text()
-    for task in workflow.tasks:
-        status, style = _status(task.status)
-        line.append(f" {plain(task.name)} ", style=f"reverse {style}")
-        line.append(f" {status}  ")
-    return line
-
-
-def _drawn_attempt(attempt: model.AttemptView) -> Tree:
-    name = f"{plain(attempt.task)} attempt {attempt.number} "
-    tree = Tree(
-        Text.assemble((name, "bold"), _status(attempt.status), f" {plain(attempt.came_to)}")
-    )
-    events = attempt.events or ()
-    if len(events) > EVENTS_MAX:
-        tree.add(Text(f"{len(events) - EVENTS_MAX} more before", style="dim"))
-    for event in events[-EVENTS_MAX:]:
-        tree.add(Text(f"{event.at}s {plain(event.text)}", style=STYLES.get(event.kind, "")))
-    return tree
-
-
-def _drawn_branches(repository: model.RepositoryView) -> Iterator[RenderableType]:
-    """The commits of each branch that adds some, newest first."""
-    seen: set[str] = set()
-    for branch in sorted(repository.branches, key=lambda found: found.name != "main"):
-        news = [commit for commit in branch.commits if commit.id not in seen]
-        seen |= {commit.id for commit in branch.commits}
-        if not news:
-            continue
-        yield Text(plain(branch.name), style="italic", no_wrap=True, overflow="ellipsis")
-        table = Table(box=None, show_header=False)
-        for commit in news[:COMMITS_MAX]:
-            table.add_row(
-                Text(plain(commit.id)[:SHORT], style="dim"),
-                Text(*_status(commit.kind)),
-                Text(plain(commit.label or commit.message)),
-                Text("decided" if commit.is_decided else "", style="blue"),
-            )
-        yield table

@@ -211,12 +211,13 @@ def _workspace(lakefs: MemoryLakeFS, files: Files, prefix: str) -> dict[str, obj
 async def _attempt(ports: AttemptPorts, task: TaskDefinition) -> AttemptReport:
     (record,) = await ports.queue.poll(PollRequest(task.name, TRIAL, count=1))
     attempt = Attempt(
+        ports=ports,
         task=task,
         record=record,
         execution_id=ports.identities.new_execution_id(),
         settings=AttemptSettings(TRIAL, keeps_outcomes=False),
     )
-    return await run_attempt(ports, attempt, NoLease())
+    return await run_attempt(attempt, NoLease())
 
 
 def _driven(work: Coroutine[object, object, Result], clock: VirtualClock) -> Result:

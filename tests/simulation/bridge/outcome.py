@@ -34,7 +34,7 @@ async def outcome_of(
     repository, given, workflow = place
     walk = await lakefs.commits.first_parents(repository, MAIN, given, commits_max=COMMITS_MAX)
     objects = await lakefs.objects.list_page(repository, MAIN, prefix="")
-    paths = [entry.path for entry in objects.entries]
+    paths = [entry.path for entry in objects.items]
     branches = words.in_order(await lakefs.branches.list_page(repository, "", show_hidden=True))
     tags = words.in_order(await lakefs.tags.list_page(repository, ""))
     run = await conductor.workflows.read(workflow)
@@ -43,8 +43,8 @@ async def outcome_of(
         "history": [words.of(record) for record in walk.commits],
         "reached": walk.reached,
         "tree": {path: await lakefs.objects.read(repository, MAIN, path) for path in paths},
-        "branches": [words.of(each) for each in zip(branches.names, branches.heads, strict=True)],
-        "tags": [words.of(tag) for tag in tags.tags],
+        "branches": [words.of(branch) for branch in branches.items],
+        "tags": [words.of(tag) for tag in tags.items],
         "workflow": run.status,
         "end": end_in_words(run, walk, given),
         "rows": [words.of(row) for row in with_one_end_of_a_join(run.attempts)],

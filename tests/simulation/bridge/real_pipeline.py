@@ -1,6 +1,6 @@
 """The transfers of a held process on a real lakeFS; each is one stop, whatever it asks."""
 
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TypeVar, cast, final
 
@@ -70,19 +70,11 @@ class RealPipeline(WorkspacePipeline):
 
         async def changed() -> list[str]:
             page = await self._lakefs.commits.uncommitted_page(place.repository, place.branch)
-            return [change.path.removeprefix(f"{area.prefix}/") for change in page.changes]
+            return [change.path.removeprefix(f"{area.prefix}/") for change in page.items]
 
         found = await self._stop("pipeline.verify", changed)
         if set(found) != expected:
             raise DamagedObjectError(f"staged {sorted(found)}, expected {sorted(expected)}")
-
-    async def listing(self, source: WorkspaceSource) -> Collection[str]:
-        """The relative paths."""
-
-        async def paths() -> list[str]:
-            return list(await self._under(source))
-
-        return await self._stop("pipeline.listing", paths)
 
     async def forget(self, materialised: Materialised) -> None:
         """Forget what was read."""
@@ -104,7 +96,7 @@ class RealPipeline(WorkspacePipeline):
             entry.path.removeprefix(start): await objects.read(
                 source.repository, source.commit, entry.path
             )
-            for entry in page.entries
+            for entry in page.items
         }
 
     async def _stop(

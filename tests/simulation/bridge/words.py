@@ -12,8 +12,8 @@ from typing import TypeVar, cast
 
 from perago.adapters.memory.conductor_server import OpenWrite
 from perago.domain.attempt import AttemptRecord, AttemptSnapshot
-from perago.ports.lakefs import BranchPage, TagPage
-from perago.ports.objects import ObjectEntry
+from perago.ports.lakefs import BranchRecord, TagRecord
+from perago.ports.objects import ObjectEntry, Page
 
 Answer = TypeVar("Answer")
 
@@ -93,20 +93,13 @@ class Words:
         Names hold hashes of ids, so each harness sorts them in another way, and the process that
         walks the page would go another way.
         """
-        match answer:
-            case TagPage():
-                tags = tuple(sorted(answer.tags, key=lambda tag: self.of(tag.name)))
-                return cast("Answer", TagPage(tags, more=answer.more))
-            case BranchPage():
-                pairs = sorted(
-                    zip(answer.names, answer.heads, strict=True), key=lambda pair: self.of(pair[0])
-                )
-                names, heads = (
-                    (tuple(column) for column in zip(*pairs, strict=True)) if pairs else ((), ())
-                )
-                return cast("Answer", BranchPage(names, heads, more=answer.more))
-            case _:
-                return answer
+        page = cast("Page[object]", answer)
+        items = page.items if isinstance(cast("object", answer), Page) else ()
+        refs = [each for each in items if isinstance(each, BranchRecord | TagRecord)]
+        if not refs:
+            return answer
+        refs.sort(key=lambda ref: self.of(ref.name))
+        return cast("Answer", Page(tuple(refs), page.more, refs[-1].name))
 
     def _mapping(self, value: Mapping[object, object]) -> str:
         told = [f"{self.of(key)}: {self.of(value[key])}" for key in sorted(value, key=str)]

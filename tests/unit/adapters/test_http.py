@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from perago.adapters.http import LoopThread
+from perago.adapters.http import LoopThread, NotSentError
 
 
 async def test_work_ends_with_its_caller_and_before_the_caller_goes_on() -> None:
@@ -29,3 +29,21 @@ async def test_work_ends_with_its_caller_and_before_the_caller_goes_on() -> None
         await waiting
     assert ended.is_set()
     await asyncio.to_thread(thread.close, nothing())
+
+
+async def test_work_that_is_handed_in_while_the_loop_ends_is_refused() -> None:
+    thread = LoopThread("test")
+    closing, handed_in = threading.Event(), threading.Event()
+
+    async def last() -> None:
+        closing.set()
+        await asyncio.to_thread(handed_in.wait)
+
+    closed = asyncio.ensure_future(asyncio.to_thread(thread.close, last()))
+    assert await asyncio.to_thread(closing.wait, 10)
+    work = asyncio.sleep(60)
+    with pytest.raises(NotSentError, match="closed meanwhile"):
+        await asyncio.wait_for(thread.run(work), timeout=1.0)
+    work.close()
+    handed_in.set()
+    await closed

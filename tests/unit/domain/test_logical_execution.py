@@ -19,7 +19,6 @@ from perago.domain.lakefs import (
 )
 from perago.domain.logical_execution import (
     AttemptMark,
-    Epoch,
     ExecutionInput,
     LogicalExecutionKey,
     Unsealed,
@@ -77,20 +76,20 @@ RERUN = rerun(SECOND, at=50)
 @pytest.mark.parametrize(
     ("chain", "marks", "found"),
     [
-        ([FIRST], {}, Epoch("t0", 10)),
-        ([rerun(FIRST, at=50)], {}, Epoch("t0", 50)),
-        ([SECOND], {}, Epoch("t1", 20)),
+        ([FIRST], {}, FIRST),
+        ([rerun(FIRST, at=50)], {}, rerun(FIRST, at=50)),
+        ([SECOND], {}, SECOND),
         ([SECOND, FIRST], {}, Unsealed(FIRST, A)),
         ([SECOND, FIRST], {FIRST: B}, Unsealed(SECOND, B)),
-        ([SECOND, FIRST], {FIRST: B, SECOND: B}, Epoch("t0", 10)),
-        ([SECOND, FIRST], {FIRST: B, SECOND: A}, Epoch("t1", 20)),
+        ([SECOND, FIRST], {FIRST: B, SECOND: B}, FIRST),
+        ([SECOND, FIRST], {FIRST: B, SECOND: A}, SECOND),
         ([RERUN, FIRST], {FIRST: B, SECOND: B}, Unsealed(RERUN, A)),
         ([RERUN, FIRST], {FIRST: A, SECOND: A}, Unsealed(RERUN, PARENT)),
-        ([RERUN, FIRST], {FIRST: A, SECOND: A, RERUN: PARENT}, Epoch("t1", 50)),
-        ([RERUN, FIRST], {FIRST: A, RERUN: A, SECOND: A}, Epoch("t0", 10)),
+        ([RERUN, FIRST], {FIRST: A, SECOND: A, RERUN: PARENT}, RERUN),
+        ([RERUN, FIRST], {FIRST: A, RERUN: A, SECOND: A}, FIRST),
         ([THIRD, SECOND, FIRST], {FIRST: A, THIRD: A}, Unsealed(SECOND, A)),
         ([THIRD, RERUN, FIRST], {FIRST: A, SECOND: A, THIRD: A}, Unsealed(RERUN, PARENT)),
-        ([THIRD, RERUN, FIRST], {FIRST: A, THIRD: A, RERUN: B}, Epoch("t1", 50)),
+        ([THIRD, RERUN, FIRST], {FIRST: A, THIRD: A, RERUN: B}, RERUN),
         ([SECOND, FIRST], {FIRST: A, row("t7", at=5): A}, Unsealed(SECOND, A)),
         ([SECOND, FIRST], {FIRST: A, row("t1", at=21): A}, Unsealed(SECOND, A)),
     ],
@@ -116,7 +115,7 @@ RERUN = rerun(SECOND, at=50)
 def test_the_epoch(
     chain: Sequence[AttemptSnapshot],
     marks: dict[AttemptSnapshot, CommitId],
-    found: Epoch | Unsealed,
+    found: AttemptSnapshot | Unsealed,
 ) -> None:
     named = {mark_of(row): commit for row, commit in marks.items()}
     assert find_epoch(chain, named, INPUT) == found
@@ -142,7 +141,7 @@ def test_thousands_of_retries_count_from_the_same_attempt() -> None:
     for number in range(1, 3000):
         rows.append(row(f"r{number}", at=10 + number, retries=rows[-1].task_id, count=number))
     chain = retry_chain(rows[-1], rows)
-    assert find_epoch(chain, dict.fromkeys(map(mark_of, chain), A), INPUT) == Epoch("t0", 10)
+    assert find_epoch(chain, dict.fromkeys(map(mark_of, chain), A), INPUT) == FIRST
 
 
 @dataclass
@@ -229,12 +228,11 @@ def test_a_mark_that_lands_late_splits_no_chain(events: list[str | int]) -> None
     assert all(len(found) == 1 for found in keys.values())
 
 
-EPOCH = Epoch("t0", 10)
-CHAIN = chain_hash(FIRST, EPOCH)
+CHAIN = chain_hash(FIRST, FIRST)
 KEY = execution_key(FIRST, CHAIN, GIVEN)
 
 
-def key_of(attempt: AttemptSnapshot, epoch: Epoch = EPOCH) -> LogicalExecutionKey:
+def key_of(attempt: AttemptSnapshot, epoch: AttemptSnapshot = FIRST) -> LogicalExecutionKey:
     return execution_key(attempt, chain_hash(attempt, epoch), GIVEN)
 
 
@@ -251,8 +249,8 @@ def key_on(
         key_of(replace(FIRST, workflow_id="wf2")),
         key_of(replace(FIRST, reference_name="cut")),
         key_of(replace(FIRST, iteration=1)),
-        key_of(FIRST, Epoch("t1", 10)),
-        key_of(FIRST, Epoch("t0", 11)),
+        key_of(FIRST, row("t1", at=10)),
+        key_of(FIRST, row("t0", at=11)),
         key_on(replace(PLACE, repository=RepositoryId("films"))),
         key_on(replace(PLACE, branch=BranchName("dev"))),
         key_on(replace(PLACE, ref=CommitId("B"))),
@@ -299,7 +297,7 @@ def test_the_order_of_fields_does_not_change_the_key(
 def test_changed_inputs_of_one_chain_share_the_prefix_of_their_decisions() -> None:
     elsewhere = ExecutionInput(replace(PLACE, ref=CommitId("B")), "mix", {"knob": 7})
     moved = execution_key(FIRST, CHAIN, elsewhere)
-    rerun_later = key_of(FIRST, Epoch("t0", 11))
+    rerun_later = key_of(FIRST, row("t0", at=11))
     prefix = decision_tags_of_chain(KEY)
     assert decision_tag(KEY).startswith(prefix)
     assert decision_tag(moved).startswith(prefix)
@@ -310,18 +308,18 @@ def test_changed_inputs_of_one_chain_share_the_prefix_of_their_decisions() -> No
 
 def test_every_reset_of_a_chain_leads_to_another_one() -> None:
     marks = {AttemptMark(short_hash("t1"), 20)}
-    assert chain_hash(FIRST, EPOCH, marks) == CHAIN
+    assert chain_hash(FIRST, FIRST, marks) == CHAIN
     chains = [CHAIN]
     for time in range(3):
         left = parse_attempt_mark(attempt_mark_tag(FIRST, AttemptMark(chains[-1], time)))
         assert left is not None
         marks.add(left)
-        chains.append(chain_hash(FIRST, EPOCH, marks))
+        chains.append(chain_hash(FIRST, FIRST, marks))
     assert len(set(chains)) == 4
 
 
 def test_names_are_as_the_specification_writes_them() -> None:
-    chain = chain_hash(FIRST, EPOCH)
+    chain = chain_hash(FIRST, FIRST)
     place = short_hash("songs", "main", "mix", "A", '{"knob":0}')
     assert chain == short_hash("wf", "mix", "0", "t0", "10")
     assert f"wf-{chain}-{place}" == KEY
@@ -373,7 +371,7 @@ def test_names_never_change_between_versions() -> None:
 
 def test_names_are_legal_tags_whatever_the_ids_hold() -> None:
     wild = replace(SECOND, workflow_id="wf/ä b", task_id="t 1", reference_name="mix__2/..")
-    key = execution_key(wild, chain_hash(wild, Epoch("t 1", 1)), GIVEN)
+    key = execution_key(wild, chain_hash(wild, row("t 1", at=1)), GIVEN)
     for name in (decision_tag(key), attempt_mark_tag(wild)):
         assert name.replace("-", "").isalnum()
         assert name.isascii()

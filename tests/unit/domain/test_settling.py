@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from tests.unit.domain.histories import FACTS, INPUT, commit, cut, down_to_input, down_to_root
 
-from perago.domain.attempt import merge_timeout_seconds
+from perago.domain.attempt import PublishTimes
 from perago.domain.commit_metadata import EXECUTION_ID
 from perago.domain.lakefs import CommitId, CommitRecord, FirstParentWalk
 from perago.domain.outcome import (
@@ -145,4 +145,4 @@ def test_only_a_whole_walk_proves_that_nothing_was_published(facts: PublicationF
 
 
 def test_the_limits_are_the_ones_of_the_specification() -> None:
-    assert (LOOKS_MAX, ROUNDS_MAX, merge_timeout_seconds(None)) == (20, 40, 60.0)
+    assert (LOOKS_MAX, ROUNDS_MAX, PublishTimes().merge_timeout_seconds) == (20, 40, 60.0)

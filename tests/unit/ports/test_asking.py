@@ -8,14 +8,14 @@ import pytest
 
 from perago.adapters.memory.system import VirtualClock
 from perago.domain.lakefs import RepositoryId
-from perago.ports.asking import PAUSE_SECONDS, TRIES_MAX, heard_by, pages, until_answered
+from perago.ports.asking import PAUSE_SECONDS, TRIES_MAX, heard_by, hearing, pages, until_answered
 from perago.ports.errors import (
     MissingError,
     OutcomeUnknownError,
     ServiceError,
     UnavailableError,
 )
-from perago.ports.lakefs import RepositoryPage
+from perago.ports.objects import Page
 
 NAMES = [RepositoryId(name) for name in "abcdefg"]
 
@@ -26,16 +26,16 @@ class Shelf:
 
     asked: list[str] = field(default_factory=list[str])
 
-    async def page(self, after: str) -> RepositoryPage:
+    async def page(self, after: str) -> Page[RepositoryId]:
         """The three names after one."""
         self.asked.append(after)
         left = [name for name in NAMES if name > after]
-        return RepositoryPage(tuple(left[:3]), more=len(left) > 3)
+        return Page(tuple(left[:3]), more=len(left) > 3, last=left[:3][-1])
 
 
 async def names_of(shelf: Shelf, *, upto: str | None = None, pages_max: int = 9) -> Sequence[str]:
     listed = pages(shelf.page, after="a", upto=upto, pages_max=pages_max)
-    return [name async for page in listed for name in page.names]
+    return [name async for page in listed for name in page.items]
 
 
 async def test_every_page_begins_after_the_last_name_of_the_one_before() -> None:
@@ -111,7 +111,7 @@ def test_work_that_is_given_up_may_be_closed_in_another_context() -> None:
     """As garbage collection closes it, and a search that drives coroutines by hand."""
 
     def work() -> Generator[None]:
-        with heard_by(None):
+        with heard_by(hearing()):
             yield
 
     begun = work()

@@ -143,7 +143,7 @@ class Lakectl:
         (branch,) = self._parts(address)
         commits = lakefs_installation(self._repository.lakefs, WorkerHandle()).commits
         page = asyncio.run(commits.uncommitted_page(self._repository.id, BranchName(branch)))
-        return [change.path for change in page.changes]
+        return [change.path for change in page.items]
 
     def _ls(self, *words: str) -> list[str]:
         ref, prefix = self._parts(words[-1])

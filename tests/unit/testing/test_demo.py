@@ -30,8 +30,8 @@ KEPT_BY_SOFT_RULES = SCENES[:-1]
 async def test_settled_keeps_every_promise(scene: Scene) -> None:
     played = await play(scene, "settled")
     assert played.as_expected, list(narrate(1, played))
-    assert played.broken == ()
-    assert played.status == scene.expected.get("settled", "COMPLETED")
+    assert played.shown.problems == ()
+    assert played.shown.status == scene.expected.get("settled", "COMPLETED")
 
 
 @pytest.mark.parametrize("policy", ["head-parent", "lineage"])
@@ -54,7 +54,7 @@ async def test_a_workflow_that_is_a_transaction_leaves_the_target_untouched() ->
 
 async def test_head_parent_loses_a_foreign_commit_and_the_demonstration_says_so() -> None:
     played = await play(SCENES[-1], "head-parent")
-    assert [broken.partition(":")[0] for broken in played.broken] == ["lost"]
+    assert [broken.partition(":")[0] for broken in played.shown.problems] == ["lost"]
     assert "head-parent does not promise more" in "\n".join(narrate(4, played))
 
 

@@ -11,6 +11,7 @@ from perago.app.page.commit_graph import branch_graph
 from perago.app.page.model import PageView, RunState, SceneView, Seen, Step
 from perago.testing import (
     Fault,
+    Story,
     arrive_late,
     crash,
     drain,
@@ -174,19 +175,23 @@ async def test_what_is_sent_of_a_run_arrives_as_it_was(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """`perago dev` shows what another process runs: the page goes from one to the other as JSON."""
-    page = PageView("dev", (await _scene(crash(after="merge")),), live=False)
-    tell(page, ["policy settled"])
+    run = await _played(crash(after="merge"))
+    tell("dev", [run], live=False)
     program = f"print('of a task'); print({capsys.readouterr().out!r})"
-    assert _heard(program) == [RunReport(page, ("policy settled",))]
+    page = PageView("dev", (run.scene,), live=False)
+    assert _heard(program) == [RunReport(page, tuple(run.lines()))]
 
 
 @pytest.mark.parametrize(
     "text", ["name \udcff", "a\nb \x1b[2J"], ids=["half a character", "an escape"]
 )
 def test_whatever_a_task_prints_is_heard(capsys: pytest.CaptureFixture[str], text: str) -> None:
-    page = PageView("dev", (SceneView(text, "COMPLETED", "seconds", problems=(text,)),), live=False)
-    tell(page)
-    assert _heard(f"print({capsys.readouterr().out!r})") == [RunReport(page)]
+    scene = SceneView(text, "COMPLETED", "seconds", problems=(text,))
+    tell("dev", [DevRun(scene, Story((), (), ()))], live=False)
+    page = PageView("dev", (scene,), live=False)
+    assert _heard(f"print({capsys.readouterr().out!r})") == [
+        RunReport(page, ("policy ", f"  {text}"))
+    ]
 
 
 def test_a_process_that_tells_no_end_is_heard_with_what_it_said() -> None:

@@ -397,7 +397,7 @@ async def test_a_branch_with_a_private_name_is_hidden_as_those_of_perago_are() -
         for name in ("perago-run-mine", "mine"):
             await repository.create_branch(name)
         page = await env.servers.lakefs.branches.list_page(repository.id, "")
-        assert list(page.names) == ["main", "mine"]
+        assert [branch.name for branch in page.items] == ["main", "mine"]
 
 
 async def test_a_history_is_never_cut_off_in_silence(monkeypatch: pytest.MonkeyPatch) -> None:

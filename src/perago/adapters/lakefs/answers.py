@@ -20,7 +20,7 @@ from perago.domain.lakefs import BranchName, CommitId, CommitRecord, RepositoryI
 from perago.ports import errors
 from perago.ports.installations import ServerFacts
 from perago.ports.lakefs import Change, ChangeKind, RepositoryFacts
-from perago.ports.objects import DEFAULT_CONTENT_TYPE, ObjectEntry
+from perago.ports.objects import DEFAULT_CONTENT_TYPE, ObjectEntry, Page
 
 # lakeFS 1.86 gives several reasons the same status, so its words have to tell them apart.
 _HOOK_ABORTED = "hook aborted"
@@ -270,14 +270,14 @@ def storage_terms(body: bytes) -> dict[str, object]:
     return dict(json.loads(body).get("storage_config") or {})
 
 
-def page_of(
-    read: Callable[[Mapping[str, Any]], Value],
-) -> Callable[[bytes], tuple[tuple[Value, ...], bool]]:
-    """Read one page with this reader of its entries, and whether more follow."""
+def page_of(read: Callable[[Mapping[str, Any]], Value], key: str) -> Callable[[bytes], Page[Value]]:
+    """Read one page with this reader of its entries; the key is what they are in order of."""
 
-    def read_page(body: bytes) -> tuple[tuple[Value, ...], bool]:
+    def read_page(body: bytes) -> Page[Value]:
         page = json.loads(body)
-        return tuple(read(each) for each in page["results"]), page["pagination"]["has_more"]
+        results, more = page["results"], page["pagination"]["has_more"]
+        last = results[-1][key] if results or more else ""
+        return Page(tuple(read(each) for each in results), more, last)
 
     return read_page
 
@@ -326,9 +326,9 @@ def change(difference: Mapping[str, Any]) -> Change:
     return Change(difference["path"], kind, object_entry(sides))
 
 
-page_of_changes = page_of(change)
-page_of_commits = page_of(commit_record)
-page_of_objects = page_of(object_entry)
+page_of_changes = page_of(change, "path")
+page_of_commits = page_of(commit_record, "id")
+page_of_objects = page_of(object_entry, "path")
 
 
 def _refusal(operation: Operation, status: int, text: str) -> type[errors.ServiceError]:

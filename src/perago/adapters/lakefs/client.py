@@ -33,7 +33,7 @@ from perago.adapters.lakefs import answers
 from perago.adapters.lakefs.answers import Failure, Lost, NotSent, Operation, Refused, shortened
 from perago.adapters.lakefs.configuration import LakeFSConfiguration, api_address
 from perago.domain.lakefs import IMPOSSIBLE_NAMES
-from perago.ports.asking import RepeatedRequest, Repetitions, heard_by, hearing
+from perago.ports.asking import Repetitions, heard_by, hearing
 from perago.ports.errors import OutcomeUnknownError, UnavailableError
 from perago.ports.telemetry import request_sent
 
@@ -207,7 +207,7 @@ class LakeFSClient:
         loop = asyncio.get_running_loop()
         failures, first = 0, 0.0
         lost: Failure | None = None
-        repeated: RepeatedRequest | None = None
+        hears, request, is_repeated = hearing(), object(), False
         try:
             while True:
                 try:
@@ -227,13 +227,12 @@ class LakeFSClient:
                     )
                     if pause is None or error.is_final:
                         raise answers.port_error(operation, _of_all(failure, lost)) from error
-                    if repeated is None:  # not before, because most requests are sent once
-                        repeated = RepeatedRequest()
-                    repeated.failed(answers.port_error(operation, failure))
+                    is_repeated = True
+                    hears.failed(request, answers.port_error(operation, failure))
                 await asyncio.sleep(pause)
         finally:
-            if repeated is not None:
-                repeated.over()
+            if is_repeated:
+                hears.over(request)
 
     async def insist(
         self, operation: Operation, request: ApiRequest, read: Callable[[bytes], Result]
@@ -326,7 +325,7 @@ def read_answer(body: bytes, read: Callable[[bytes], Result]) -> Result:
         raise FailedRequestError(Lost(text)) from error
 
 
-def _heard_from_a_thread() -> Repetitions | None:
+def _heard_from_a_thread() -> Repetitions:
     """What is told in this context, in the loop of this context, whichever thread tells."""
     hears, loop = hearing(), asyncio.get_running_loop()
 
@@ -337,8 +336,6 @@ def _heard_from_a_thread() -> Repetitions | None:
 
         return say
 
-    if hears is None:
-        return None
     return Repetitions(in_the_loop(hears.failed), in_the_loop(hears.over))
 
 

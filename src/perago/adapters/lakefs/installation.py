@@ -12,7 +12,7 @@ from dataclasses import replace
 from datetime import datetime
 from fnmatch import fnmatchcase
 from http import HTTPStatus
-from typing import Any, TypeAlias, final
+from typing import Any, TypeAlias, TypeVar, final
 
 from perago.adapters.http import time_of
 from perago.adapters.lakefs import answers
@@ -39,11 +39,13 @@ from perago.domain.lakefs import (
 from perago.domain.outcome import MergeAnswer, Merged, NoAnswer, Relocated, RelocationAnswer
 from perago.ports import errors, lakefs
 from perago.ports.installations import LakeFSInstallation, Server, ServerFacts
+from perago.ports.objects import Page
 
 # A rule of branch protection: whole, with what a later release may say in it besides the pattern,
 # because it is written back.
 Rule: TypeAlias = dict[str, Any]
 Rules: TypeAlias = list[Rule]
+Record = TypeVar("Record")
 RULE_TRIES_MAX = 5  # people change the rules of one repository hardly ever
 # Branches have letters, digits, `-` and `_`: an escaped brace or comma would match none of them.
 _BRACES = re.compile(r"\{([^{}]*)\}")
@@ -81,13 +83,17 @@ class _OverLakeFS:
         self._client = client
 
     async def _refs(
-        self, repository: str, kind: str, page: Mapping[str, str]
-    ) -> tuple[tuple[tuple[str, CommitId], ...], bool]:
-        """One page of names and their commits, and whether more follow."""
+        self,
+        repository: str,
+        kind: str,
+        page: Mapping[str, str],
+        record: Callable[[Any, CommitId], Record],
+    ) -> Page[Record]:
+        """One page of names, each with its commit."""
         return await self._client.ask(
             Operation(f"list {kind} of", repository),
             ApiRequest("GET", ("repositories", repository, kind), page),
-            answers.page_of(lambda ref: (str(ref["id"]), CommitId(ref["commit_id"]))),
+            answers.page_of(lambda ref: record(ref["id"], CommitId(ref["commit_id"])), "id"),
         )
 
 
@@ -102,7 +108,7 @@ class LakeFSBranches(_OverLakeFS, lakefs.Branches):
         # the `@` a tag of this name would do, and so would a commit whose id begins like it.
         request = ApiRequest("GET", at_ref(repository, f"{branch}@", "commits"), {"amount": "1"})
         read = answers.page_of_commits
-        return await self._client.ask(operation, request, lambda body: read(body)[0][0])
+        return await self._client.ask(operation, request, lambda body: read(body).items[0])
 
     async def create(
         self,
@@ -133,13 +139,11 @@ class LakeFSBranches(_OverLakeFS, lakefs.Branches):
         amount: int = 1000,
         *,
         show_hidden: bool = False,
-    ) -> lakefs.BranchPage:
+    ) -> Page[lakefs.BranchRecord]:
         page = _page(prefix, after, amount)
         if show_hidden:
             page["show_hidden"] = "true"
-        refs, more = await self._refs(repository, "branches", page)
-        names = tuple(BranchName(name) for name, _ in refs)
-        return lakefs.BranchPage(names, tuple(head for _, head in refs), more)
+        return await self._refs(repository, "branches", page, lakefs.BranchRecord)
 
     async def merge(self, request: lakefs.MergeRequest) -> MergeAnswer:
         target = f"{request.source} into {request.repository}/{request.target}"
@@ -278,11 +282,9 @@ class LakeFSTags(_OverLakeFS, lakefs.Tags):
 
     async def list_page(
         self, repository: RepositoryId, prefix: str, after: str = "", amount: int = 1000
-    ) -> lakefs.TagPage:
-        refs, more = await self._refs(repository, "tags", _page(prefix, after, amount))
-        return lakefs.TagPage(
-            tuple(lakefs.TagRecord(TagName(name), commit) for name, commit in refs), more
-        )
+    ) -> Page[lakefs.TagRecord]:
+        page = _page(prefix, after, amount)
+        return await self._refs(repository, "tags", page, lakefs.TagRecord)
 
     async def delete(self, repository: RepositoryId, tag: TagName) -> None:
         operation = Operation("delete tag", f"{repository}/{tag}", writes=True)
@@ -314,17 +316,17 @@ class LakeFSCommits(_OverLakeFS, lakefs.Commits):
         while True:
             query["amount"] = str(min(self.walk_page, commits_max - len(records)))
             request = ApiRequest("GET", at_ref(repository, start, "commits"), query)
-            page, more = await self._client.ask(operation, request, answers.page_of_commits)
-            records.extend(page)
+            page = await self._client.ask(operation, request, answers.page_of_commits)
+            records.extend(page.items)
             if records[-1].commit == stop_at:
                 return FirstParentWalk(tuple(records), reached=True)
-            if not more or not page:
+            if not page.more:
                 return FirstParentWalk(tuple(records), reached=False)
             if len(records) >= commits_max:
                 return FirstParentWalk(tuple(records), reached=False, truncated=True)
             # From the last commit, not from the branch: that may point elsewhere by now, and the
             # server would walk down the pages already read once more.
-            start = query["after"] = records[-1].commit
+            start = query["after"] = page.last
 
     async def commit(self, request: lakefs.CommitRequest) -> CommitId:
         what = f"{request.repository}/{request.branch}"
@@ -354,7 +356,7 @@ class LakeFSCommits(_OverLakeFS, lakefs.Commits):
         prefix: str,
         after: str = "",
         amount: int = 1000,
-    ) -> lakefs.ChangePage:
+    ) -> Page[lakefs.Change]:
         query = {
             # Two dots: the trees as they are. The default asks what a merge would bring.
             "type": "two_dot",
@@ -363,8 +365,7 @@ class LakeFSCommits(_OverLakeFS, lakefs.Commits):
         }
         operation = Operation("compare", f"{repository}/{left} with {right}")
         request = ApiRequest("GET", at_ref(repository, left, "diff", right), query)
-        page = await self._client.ask(operation, request, answers.page_of_changes)
-        return lakefs.ChangePage(*page)
+        return await self._client.ask(operation, request, answers.page_of_changes)
 
     async def uncommitted_page(
         self,
@@ -374,15 +375,14 @@ class LakeFSCommits(_OverLakeFS, lakefs.Commits):
         prefix: str = "",
         after: str = "",
         amount: int = 1000,
-    ) -> lakefs.ChangePage:
+    ) -> Page[lakefs.Change]:
         what = f"{repository}/{branch}"
         query = _page(prefix, after, amount)
         operation = Operation(
             "list uncommitted objects of", what, missing=errors.BranchMissingError
         )
         request = ApiRequest("GET", at_branch(repository, branch, "diff"), query)
-        page = await self._client.ask(operation, request, answers.page_of_changes)
-        return lakefs.ChangePage(*page)
+        return await self._client.ask(operation, request, answers.page_of_changes)
 
 
 @final
@@ -396,12 +396,10 @@ class LakeFSRepositories(_OverLakeFS, lakefs.Repositories):
             answers.repository_facts,
         )
 
-    async def list_page(self, after: str = "", amount: int = 1000) -> lakefs.RepositoryPage:
+    async def list_page(self, after: str = "", amount: int = 1000) -> Page[RepositoryId]:
         request = ApiRequest("GET", ("repositories",), {"after": after, "amount": str(amount)})
-        read = answers.page_of(lambda found: RepositoryId(found["id"]))
-        return lakefs.RepositoryPage(
-            *await self._client.ask(Operation("list repositories", ""), request, read)
-        )
+        read = answers.page_of(lambda found: RepositoryId(found["id"]), "id")
+        return await self._client.ask(Operation("list repositories", ""), request, read)
 
 
 @final

@@ -74,12 +74,11 @@ class LakeFSObjects(objects.Objects, objects.ObjectTransport):
         prefix: str,
         after: str = "",
         amount: int = objects.LIST_AMOUNT_MAX,
-    ) -> objects.ObjectPage:
+    ) -> objects.Page[objects.ObjectEntry]:
         query = {"prefix": prefix, "after": after, "amount": str(amount), "user_metadata": "true"}
         operation = Operation("list objects of", f"{repository}/{ref}/{prefix}")
         request = ApiRequest("GET", at_ref(repository, ref, "objects", "ls"), query)
-        page = await self._client.ask(operation, request, answers.page_of_objects)
-        return objects.ObjectPage(*page)
+        return await self._client.ask(operation, request, answers.page_of_objects)
 
     async def read(self, repository: RepositoryId, ref: str, path: str) -> bytes:
         return await self._client.ask(

@@ -16,13 +16,14 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from pydantic.alias_generators import to_camel
 
 from perago.adapters.memory.system import json_copy
-from perago.adapters.memory.workflow_expressions import expressions_in
+from perago.adapters.memory.workflow_expressions import resolve
 from perago.domain.attempt import (
     AttemptRecord,
     AttemptSnapshot,
     AttemptStatus,
     WorkflowSnapshot,
     WorkflowStatus,
+    as_mapping,
 )
 from perago.ports.conductor import WorkflowRecord
 from perago.ports.errors import RequestRefusedError
@@ -117,12 +118,6 @@ def kind_of(spec: Spec) -> str:
     return str(spec.get("type", "SIMPLE"))
 
 
-def object_in(spec: Spec, field: str) -> Spec:
-    """The object in a field of a definition; empty when the field is absent."""
-    value = spec.get(field)
-    return value if isinstance(value, Mapping) else {}
-
-
 def specs_in(value: object) -> Sequence[Spec]:
     """The list of tasks in a field of a definition; empty when the field is absent."""
     return cast("Sequence[Spec]", value) if isinstance(value, list | tuple) else ()
@@ -133,7 +128,7 @@ def specs_of(tasks: object) -> Iterator[Spec]:
     for spec in specs_in(tasks):
         yield spec
         inside = spec.get("loopOver"), spec.get("defaultCase"), *specs_in(spec.get("forkTasks"))
-        for part in (*inside, *object_in(spec, "decisionCases").values()):
+        for part in (*inside, *as_mapping(spec.get("decisionCases")).values()):
             yield from specs_of(part)
 
 
@@ -148,13 +143,15 @@ def check_definition(definition: Spec, kinds: Collection[str]) -> dict[str, obje
     counted = Counter(str(spec["taskReferenceName"]) for spec in specs)
     if twice := [reference for reference, count in counted.items() if count > 1]:
         raise RequestRefusedError(f"{name}: taskReferenceName should be unique: {twice}")
+    defined = {"workflow", TASK_ID_NAME, *counted}
     for spec in specs:
-        for path in expressions_in(spec.get("inputParameters")):
-            if path[0] not in {"workflow", TASK_ID_NAME, *counted}:
-                raise RequestRefusedError(
-                    f"{name}: task {spec['taskReferenceName']} refers to {path[0]!r}, "
-                    "which is not defined in the workflow definition"
-                )
+        referred: list[str] = []
+        resolve(spec.get("inputParameters"), referred.append)  # looks every first name up
+        if undefined := [each for each in referred if each not in defined]:
+            raise RequestRefusedError(
+                f"{name}: task {spec['taskReferenceName']} refers to {undefined[0]!r}, "
+                "which is not defined in the workflow definition"
+            )
     return {"version": 1, **definition}
 
 
@@ -167,7 +164,7 @@ def _check_spec(spec: Spec, kinds: Collection[str]) -> None:
             f"task {spec['taskReferenceName']}: the in-memory Conductor runs "
             f"{', '.join(sorted(kinds))}, found {kind_of(spec)}; run it on a real server"
         )
-    ends_as = object_in(spec, "inputParameters").get("terminationStatus")
+    ends_as = as_mapping(spec.get("inputParameters")).get("terminationStatus")
     if kind_of(spec) == "TERMINATE" and ends_as not in TERMINATION_STATUSES:
         raise RequestRefusedError(
             f"terminate task must have a terminationStatus parameter and must be set to COMPLETED "

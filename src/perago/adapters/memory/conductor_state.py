@@ -19,11 +19,10 @@ from perago.adapters.memory.conductor_rows import (
     WorkflowRun,
     kind_of,
     name_in_loop,
-    object_in,
 )
 from perago.adapters.memory.system import as_epoch_ms
 from perago.adapters.memory.workflow_expressions import Document, resolve
-from perago.domain.attempt import AttemptStatus, WorkflowStatus
+from perago.domain.attempt import AttemptStatus, WorkflowStatus, as_mapping
 from perago.ports.conductor import LastPoll
 from perago.ports.errors import MissingError
 from perago.ports.system import Clock
@@ -201,7 +200,7 @@ def _add(state: ConductorState, run: WorkflowRun, row: TaskRow) -> TaskRow:
     def lookup(name: str) -> object:
         return row.task_id if name == TASK_ID_NAME else find_document(run, name)
 
-    parameters = object_in(row.spec, "inputParameters")
+    parameters = as_mapping(row.spec.get("inputParameters"))
     resolved = {key: resolve(value, lookup) for key, value in parameters.items()}
     row.input_data = {**row.input_data, **row.settings.input_template, **resolved}
     row.seq = run.next_seq
@@ -263,7 +262,7 @@ def end_workflow(
         if child is not None and not child.status.is_terminal:
             why = f"Parent workflow has been terminated with reason: {reason}"
             end_workflow(state, child, WorkflowStatus.TERMINATED, why)
-    parameters = object_in(run.definition, "outputParameters")
+    parameters = as_mapping(run.definition.get("outputParameters"))
     if parameters:
         run.output_data = {
             key: resolve(value, lambda name: find_document(run, name))

@@ -18,7 +18,7 @@ from perago.adapters.memory.conductor import (
 )
 from perago.adapters.memory.conductor_server import MemoryConductor
 from perago.adapters.memory.lakefs import MemoryLakeFS
-from perago.adapters.memory.repository_state import MAIN, Commit
+from perago.adapters.memory.repository_state import MAIN
 from perago.adapters.memory.system import VirtualClock, WorkerHandle
 from perago.domain.lakefs import (
     NO_METADATA,
@@ -56,8 +56,7 @@ class RepositoryBuilder:
 
     def files(self, ref: str = MAIN) -> dict[str, bytes]:
         """Every object a reference shows, with its bytes."""
-        with self._state.graph.seen_through():
-            tree = self._state.tree_of(ref)
+        tree = self._state.tree_of(ref, past_server=True)
         return {path: stored.content for path, stored in tree.under("")}
 
     def branch_names(self) -> set[str]:
@@ -68,7 +67,7 @@ class RepositoryBuilder:
 
     def branch(self, name: str, source: str = MAIN) -> BranchName:
         """Create a branch; of a private name, hidden as a worker's."""
-        start, hidden = self._commit(source).id, is_private_branch(name)
+        start, hidden = self._id(source), is_private_branch(name)
         self.lakefs.create_branch(self.id, BranchName(name), start, hidden=hidden)
         return BranchName(name)
 
@@ -76,7 +75,7 @@ class RepositoryBuilder:
         self.lakefs.delete_branch(self.id, BranchName(name))
 
     def tag(self, name: str, ref: str) -> None:
-        self.lakefs.create_tag(self.id, TagName(name), self._commit(ref).id)
+        self.lakefs.create_tag(self.id, TagName(name), self._id(ref))
 
     def delete_tag(self, name: str) -> None:
         """Remove a tag, whatever hooks say."""
@@ -126,9 +125,8 @@ class RepositoryBuilder:
         )
         return self.lakefs.commit(request, unchecked=unchecked)
 
-    def _commit(self, ref: str) -> Commit:
-        with self._state.graph.seen_through():
-            return self._state.commit_of(ref)
+    def _id(self, ref: str) -> CommitId:
+        return self._state.commit_of(ref, past_server=True).id
 
 
 def lakefs_installation(lakefs: MemoryLakeFS, handle: WorkerHandle) -> LakeFSInstallation:

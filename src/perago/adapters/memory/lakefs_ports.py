@@ -11,7 +11,7 @@ this way too, because it injects faults between the calls of a port.
 import hashlib
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -42,10 +42,10 @@ from perago.ports.objects import (
     FetchOrder,
     Moved,
     ObjectEntry,
-    ObjectPage,
     Objects,
     ObjectTransport,
     ObjectUpload,
+    Page,
     stamp_of,
     uncounted,
 )
@@ -54,10 +54,12 @@ from perago.ports.system import Concurrency
 Item = TypeVar("Item")
 
 
-def _page(items: Iterable[Item], amount: int) -> tuple[tuple[Item, ...], bool]:
-    """The next items, and whether more follow."""
-    follow: Iterator[Item] = iter(items)
-    return tuple(islice(follow, amount)), next(follow, None) is not None
+def _page(items: Iterable[tuple[str, Item]], amount: int) -> Page[Item]:
+    """The next items; each is given with what they are in order of."""
+    follow = iter(items)
+    page = list(islice(follow, amount))
+    more, last = next(follow, None) is not None, page[-1][0] if page else ""
+    return Page(tuple(item for _, item in page), more, last)
 
 
 @final
@@ -82,11 +84,12 @@ class MemoryBranches(MemoryPort[MemoryLakeFS], lakefs.Branches):
         amount: int = 1000,
         *,
         show_hidden: bool = False,
-    ) -> lakefs.BranchPage:
+    ) -> Page[lakefs.BranchRecord]:
         branches = self.server.repository(repository).branches
         shown = (name for name in branches if show_hidden or not branches[name].hidden)
-        names, more = _page(_following(shown, prefix, after), amount)
-        return lakefs.BranchPage(names, tuple(branches[name].head.id for name in names), more=more)
+        names = _following(shown, prefix, after)
+        heads = ((name, lakefs.BranchRecord(name, branches[name].head.id)) for name in names)
+        return _page(heads, amount)
 
     @performs
     def relocate(
@@ -165,11 +168,10 @@ class MemoryCommits(MemoryPort[MemoryLakeFS], lakefs.Commits):
         prefix: str,
         after: str = "",
         amount: int = 1000,
-    ) -> lakefs.ChangePage:
+    ) -> Page[lakefs.Change]:
         state = self.server.repository(repository)
         trees = state.commit_of(left).tree, state.commit_of(right).tree
-        changes, more = _page(diff(*trees, prefix, after), amount)
-        return lakefs.ChangePage(changes, more=more)
+        return _page(((each.path, each) for each in diff(*trees, prefix, after)), amount)
 
     @asks
     def uncommitted_page(
@@ -180,17 +182,16 @@ class MemoryCommits(MemoryPort[MemoryLakeFS], lakefs.Commits):
         prefix: str = "",
         after: str = "",
         amount: int = 1000,
-    ) -> lakefs.ChangePage:
-        changes, more = _page(
+    ) -> Page[lakefs.Change]:
+        return _page(
             (
                 # The server names what is uncommitted, and does not show it.
-                replace(change, entry=None)
+                (change.path, replace(change, entry=None))
                 for change in self.server.repository(repository).branch(branch).uncommitted()
                 if change.path.startswith(prefix) and change.path > after
             ),
             amount,
         )
-        return lakefs.ChangePage(changes, more=more)
 
 
 @final
@@ -208,12 +209,10 @@ class MemoryTags(MemoryPort[MemoryLakeFS], lakefs.Tags):
     @asks
     def list_page(
         self, repository: RepositoryId, prefix: str, after: str = "", amount: int = 1000
-    ) -> lakefs.TagPage:
+    ) -> Page[lakefs.TagRecord]:
         tags = self.server.repository(repository).tags
-        names, more = _page(_following(tags, prefix, after), amount)
-        return lakefs.TagPage(
-            tuple(lakefs.TagRecord(name, tags[name]) for name in names), more=more
-        )
+        names = _following(tags, prefix, after)
+        return _page(((name, lakefs.TagRecord(name, tags[name])) for name in names), amount)
 
 
 @final
@@ -232,10 +231,9 @@ class MemoryObjects(MemoryPort[MemoryLakeFS], Objects):
         prefix: str,
         after: str = "",
         amount: int = LIST_AMOUNT_MAX,
-    ) -> ObjectPage:
-        tree = self.server.repository(repository).tree_of(ref)
-        found, more = _page(tree.under(prefix, after), amount)
-        return ObjectPage(tuple(stored.entry(path) for path, stored in found), more=more)
+    ) -> Page[ObjectEntry]:
+        found = self.server.repository(repository).tree_of(ref).under(prefix, after)
+        return _page(((path, stored.entry(path)) for path, stored in found), amount)
 
     @asks
     def read(self, repository: RepositoryId, ref: str, path: str) -> bytes:
@@ -303,9 +301,9 @@ class MemoryRepositories(MemoryPort[MemoryLakeFS], lakefs.Repositories):
         )
 
     @asks
-    def list_page(self, after: str = "", amount: int = 1000) -> lakefs.RepositoryPage:
-        names, more = _page(_following(self.server.repositories, "", after), amount)
-        return lakefs.RepositoryPage(names, more=more)
+    def list_page(self, after: str = "", amount: int = 1000) -> Page[RepositoryId]:
+        names = _following(self.server.repositories, "", after)
+        return _page(((name, name) for name in names), amount)
 
 
 VERSION = "1.86.0"  # the one that this server does as

@@ -5,8 +5,7 @@ server. Runs no hook.
 """
 
 import re
-from collections.abc import Generator, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from hashlib import sha256
@@ -42,7 +41,6 @@ class CommitGraph:
         self._commits: dict[lakefs.CommitId, Commit] = {}
         self._trees: dict[str, Tree] = {}
         self._hidden: dict[lakefs.CommitId, tuple[int, Commit]] = {}
-        self._seen_through = False
 
     def add(
         self,
@@ -93,16 +91,7 @@ class CommitGraph:
 
     def is_hidden(self, text: str) -> bool:
         """Whether this is the whole id of a hidden commit."""
-        return not self._seen_through and lakefs.CommitId(text) in self._hidden
-
-    @contextmanager
-    def seen_through(self) -> Generator[None]:
-        """Nothing is hidden here, because the state is read without a server."""
-        self._seen_through = True
-        try:
-            yield
-        finally:
-            self._seen_through = False
+        return lakefs.CommitId(text) in self._hidden
 
     def find_whole(self, text: str) -> Commit | None:
         """The commit of exactly this id."""
@@ -297,9 +286,16 @@ class RepositoryState:
         if self.read_only:
             raise errors.RequestRefusedError(f"repository {self.id} is read-only")
 
-    def commit_of(self, reference: str) -> Commit:
-        """The commit a reference means now, or ReferenceMissingError."""
+    def commit_of(self, reference: str, *, past_server: bool = False) -> Commit:
+        """The commit a reference means now, or ReferenceMissingError.
+
+        Past the server nothing is hidden.
+        """
         parsed = _parse_reference(reference)
+        if not past_server and self.graph.is_hidden(parsed.name):
+            raise errors.ReferenceMissingError(
+                f"read commit {self.id}/{reference}: commit not found"
+            )
         commit = self._named(parsed.name, reference)
         if parsed.view and lakefs.BranchName(parsed.name) not in self.branches:
             raise errors.ReferenceMissingError(f"{reference}: only a branch has such a view")
@@ -313,17 +309,15 @@ class RepositoryState:
                 commit = self._parent(commit, number, reference)
         return commit
 
-    def tree_of(self, reference: str) -> Tree:
+    def tree_of(self, reference: str, *, past_server: bool = False) -> Tree:
         """The objects a reference shows: a plain branch shows its uncommitted ones too."""
         parsed = _parse_reference(reference)
         branch = self.branches.get(lakefs.BranchName(parsed.name)) if parsed.has_staging else None
-        return self.commit_of(reference).tree if branch is None else branch.tree
+        if branch is not None:
+            return branch.tree
+        return self.commit_of(reference, past_server=past_server).tree
 
     def _named(self, name: str, reference: str) -> Commit:
-        if self.graph.is_hidden(name):
-            raise errors.ReferenceMissingError(
-                f"read commit {self.id}/{reference}: commit not found"
-            )
         # A whole id first, because it needs no search; no branch or tag has such a name (law B39).
         # The beginning of an id last: a branch or a tag may be named like it, and is meant then.
         commit = self.graph.find_whole(name)

@@ -15,14 +15,13 @@ from perago.adapters.memory.conductor_rows import (
     TaskRow,
     TimeoutPolicy,
     WorkflowRun,
-    object_in,
     retry_delay_ms,
     specs_in,
     specs_of,
 )
 from perago.adapters.memory.conductor_state import ConductorState, end_workflow, schedule_next
 from perago.adapters.memory.workflow_step_kinds import Walk, WorkflowEnds, follow_child, wakes_at_ms
-from perago.domain.attempt import AttemptStatus, WorkflowStatus
+from perago.domain.attempt import AttemptStatus, WorkflowStatus, as_mapping
 from perago.ports.errors import MissingError
 
 # FAILED_WITH_TERMINAL_ERROR and a worker's CANCELED get no retry on the server.
@@ -235,7 +234,7 @@ def _newest_passed(run: WorkflowRun) -> bool:
 
 
 def _start_child(state: ConductorState, parent: WorkflowRun, row: TaskRow) -> WorkflowRun:
-    parameters = object_in(row.spec, "subWorkflowParam")
+    parameters = as_mapping(row.spec.get("subWorkflowParam"))
     domains = parameters.get("taskToDomain")
     version = parameters.get("version")
     child = create_run(

@@ -8,7 +8,7 @@ expression keeps its type, what does not exist is null, and a resolved value is 
 import json
 import operator
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from typing import TypeAlias
 
@@ -62,20 +62,6 @@ def as_text(value: object) -> str:
     if isinstance(value, float):
         return _float_as_text(value)
     return str(value)
-
-
-def expressions_in(template: object) -> Iterator[list[str | int]]:
-    """The paths of all expressions in a template, as their steps."""
-    if isinstance(template, str):
-        for match in _EXPRESSION.finditer(template):
-            if not match["escaped"]:
-                yield _segments(match["path"])
-    elif isinstance(template, Mapping):
-        for value in template.values():
-            yield from expressions_in(value)
-    elif isinstance(template, Sequence):
-        for value in template:
-            yield from expressions_in(value)
 
 
 def _resolve_text(text: str, lookup: Lookup) -> object:

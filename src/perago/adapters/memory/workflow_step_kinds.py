@@ -17,7 +17,6 @@ from perago.adapters.memory.conductor_rows import (
     WorkflowRun,
     kind_of,
     name_in_loop,
-    object_in,
     specs_in,
 )
 from perago.adapters.memory.conductor_state import (
@@ -27,7 +26,7 @@ from perago.adapters.memory.conductor_state import (
     schedule_first,
 )
 from perago.adapters.memory.workflow_expressions import as_text, holds
-from perago.domain.attempt import AttemptStatus, WorkflowStatus
+from perago.domain.attempt import AttemptStatus, WorkflowStatus, as_mapping
 from perago.ports.errors import RequestRefusedError
 
 ITERATIONS_MAX = 10_000  # a loop without worker tasks whose condition stays true would hang a test
@@ -192,8 +191,8 @@ def _named_branches(row: TaskRow) -> list[Spec]:
         )
     found: list[Spec] = []
     for task in specs_in(named):
-        given = object_in(inputs, str(task["taskReferenceName"]))
-        parameters = {**object_in(task, "inputParameters"), **given}
+        given = as_mapping(inputs.get(str(task["taskReferenceName"])))
+        parameters = {**as_mapping(task.get("inputParameters")), **given}
         found.append({**task, "inputParameters": parameters})
     return found
 
@@ -270,7 +269,7 @@ def walk_switch(walk: Walk, spec: Spec, iteration: int) -> bool:
     if is_new:
         chosen = as_text(row.input_data.get(str(spec.get("expression"))))
         row.output_data = {"evaluationResult": [chosen], "selectedCase": chosen}
-    cases, chosen = object_in(spec, "decisionCases"), str(row.output_data["selectedCase"])
+    cases, chosen = as_mapping(spec.get("decisionCases")), str(row.output_data["selectedCase"])
     return walk.sequence(specs_in(cases.get(chosen, spec.get("defaultCase"))), iteration)
 
 

@@ -243,33 +243,33 @@ def compile_protocol(target: Path) -> None:
             jar.writestr(name.replace(".", "/") + ".class", code)
 
 
-def found_jars(cache: Path | None = None) -> list[Path]:
+def found_jars() -> list[Path]:
     """The jars that are there; empty before `perago spark jars`."""
-    return sorted([*_libraries(cache).glob("*.jar"), *_protocol(cache).glob("*.jar")])
+    return sorted([*_libraries().glob("*.jar"), *_protocol().glob("*.jar")])
 
 
-def fetch_jars(cache: Path | None = None, *, settings: Path | None = None) -> list[Path]:
+def fetch_jars(*, settings: Path | None = None) -> list[Path]:
     """Resolve once and compile once; each directory appears complete or not at all.
 
     A new version of the commit protocol needs no network.
     """
-    _make_once(_libraries(cache), lambda made: _retrieve(made, settings))
-    _make_once(_protocol(cache), lambda made: compile_protocol(made / PROTOCOL_JAR))
-    return found_jars(cache)
+    _make_once(_libraries(), lambda made: _retrieve(made, settings))
+    _make_once(_protocol(), lambda made: compile_protocol(made / PROTOCOL_JAR))
+    return found_jars()
 
 
-def _libraries(cache: Path | None) -> Path:
-    return _root(cache) / f"libraries-{read_facts().pyspark}-{AWS_SDK}"
+def _libraries() -> Path:
+    return _root() / f"libraries-{read_facts().pyspark}-{AWS_SDK}"
 
 
-def _protocol(cache: Path | None) -> Path:
+def _protocol() -> Path:
     fingerprint = hashlib.sha256(SOURCE.read_bytes()).hexdigest()[:8]
-    return _root(cache) / f"protocol-{read_facts().pyspark}-{fingerprint}"
+    return _root() / f"protocol-{read_facts().pyspark}-{fingerprint}"
 
 
-def _root(cache: Path | None) -> Path:
+def _root() -> Path:
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return cache or Path(base) / "perago" / "spark"
+    return Path(base) / "perago" / "spark"
 
 
 def _make_once(directory: Path, make: Callable[[Path], None]) -> None:

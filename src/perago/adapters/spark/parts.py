@@ -51,9 +51,9 @@ class PartWork:
         self._staging = Staging(self._objects, self._commits, self._transport, concurrency)
 
     def list_range(
-        self, source: WorkspaceSource, rules: NameRules | None, part: KeyRange
+        self, source: WorkspaceSource, rules: NameRules, part: KeyRange
     ) -> Iterator[sync_plan.ListedObject]:
-        """The business objects of one range of keys; with rules, names are checked by them.
+        """The business objects of one range of keys; their names are checked by the rules.
 
         Keys that begin alike follow each other, so that a file beside a folder of its name is
         found on the way; what stands before a range is asked for. Names that only the disk takes
@@ -61,12 +61,11 @@ class PartWork:
         """
         with asyncio.Runner() as runner:
             previous = ""
-            above = [] if rules is None else runner.run(self._files_before(source, part.after))
+            above = runner.run(self._files_before(source, part.after))
             for mine in _each(runner, entries_of(self._objects, source, part)):
                 for relative, entry in business_entries(source.prefix, mine):
-                    if rules is not None:
-                        refuse_unsafe_name(source.repository, relative, rules)
-                        _refuse_folder(source.repository, relative, above)
+                    refuse_unsafe_name(source.repository, relative, rules)
+                    _refuse_folder(source.repository, relative, above)
                     yield _listed(relative, entry, rules, previous)
                     previous = relative
 
@@ -81,7 +80,7 @@ class PartWork:
             page = await self._objects.list_page(
                 source.repository, source.commit, prefix=path, amount=1
             )
-            if page.entries and page.entries[0].path == path:
+            if page.items and page.items[0].path == path:
                 found.append(path[outer:])
         return found
 
@@ -136,7 +135,7 @@ class PartWork:
                 upto=part.upto,
             )
             for page in _each(runner, listed):
-                yield from (change for change in page.changes if part.holds(change.path))
+                yield from (change for change in page.items if part.holds(change.path))
 
     def check(self, area: StagingArea, rows: Iterable[sync_plan.PlannedChange]) -> None:
         """Raise for the first object that is not as written; the rows are in order of path.
@@ -158,8 +157,8 @@ class PartWork:
                         amount=amount,
                     )
                 )
-                found = {entry.path: entry for entry in page.entries}
-                last = page.entries[-1].path if page.entries and page.more else LAST_CHARACTER
+                found = {entry.path: entry for entry in page.items}
+                last = page.last if page.more else LAST_CHARACTER
                 hits = 0
                 while facts is not None and path <= last:
                     if path in found:
@@ -183,7 +182,7 @@ async def entries_of(
         upto=part.upto,
     )
     async for page in listed:
-        yield [entry for entry in page.entries if part.holds(entry.path)]
+        yield [entry for entry in page.items if part.holds(entry.path)]
 
 
 def key_finder(objects: Objects, source: WorkspaceSource) -> NextKey:
@@ -197,7 +196,7 @@ def key_finder(objects: Objects, source: WorkspaceSource) -> NextKey:
             after=after,
             amount=1,
         )
-        return page.entries[0].path if page.entries else None
+        return page.items[0].path if page.items else None
 
     return next_key
 
@@ -258,11 +257,11 @@ def content_of(directory: Path, prefix: str, path: str) -> tuple[str, int]:
 
 
 def _listed(
-    relative: str, entry: ObjectEntry, rules: NameRules | None, previous: str
+    relative: str, entry: ObjectEntry, rules: NameRules, previous: str
 ) -> sync_plan.ListedObject:
     metadata = dict(entry.metadata)
     row = sync_plan.ListedObject(relative, entry.checksum, entry.size, entry.content_type, metadata)
-    if rules is None or not (rules.folds_case or rules.folds_unicode):
+    if not (rules.folds_case or rules.folds_unicode):
         return row
     fresh = {
         folder: folded_name(folder, rules)

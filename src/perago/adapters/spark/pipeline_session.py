@@ -3,17 +3,15 @@
 Each step that has frames works in a session of its own on the context of the process. An error that
 is not a refusal of ours becomes `UnavailableError`, or `OutcomeUnknownError` where the step writes.
 `PipelineState` is the folder with the inventory, the index, the changes and the plan of one
-workspace; `listing_folder` makes one for a listing, which belongs to no workspace.
+workspace.
 """
 
-import fcntl
 import hashlib
 import itertools
 import os
 import shutil
-import tempfile
-from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from threading import Event
@@ -42,7 +40,6 @@ BYTES_PER_PART_MIN = 64 * 1024**2
 ROWS_PER_PART = 20_000
 BYTES_PER_PART = 8 * 1024**3
 OWNER = ".workspace"  # ends the name of the file that says whose tables a folder has
-LISTING = ".listing-"  # begins the name of the folder of a listing, which its process locks
 # How wide a join is, is known beforehand; to find it out costs a job for each stage.
 OPTIONS = {"spark.sql.adaptive.enabled": "false"}
 
@@ -204,51 +201,9 @@ class PipelineState:
             self._owner.unlink()
 
 
-def listing_folder(root: Path) -> tuple[Path, Callable[[], None]]:
-    """A folder for the table of a listing, and what removes it.
-
-    If this process dies, its lock on the folder ends, and the next sweep removes it.
-    """
-    root.mkdir(parents=True, exist_ok=True)
-    _sweep(root)
-    with _locked(root):  # or a sweep might come before the lock on the folder
-        folder = Path(tempfile.mkdtemp(dir=root, prefix=LISTING))
-        lock = _opened(folder)
-        fcntl.flock(lock, fcntl.LOCK_EX)
-
-    def remove() -> None:
-        shutil.rmtree(folder, ignore_errors=True)
-        os.close(lock)
-
-    return folder, remove
-
-
 def _sweep(root: Path) -> None:
     for owner in root.glob(f"*{OWNER}"):
         with suppress(OSError):  # another worker sweeps the same folder
             if not Path(owner.read_text(encoding="utf-8")).exists():
                 shutil.rmtree(owner.with_suffix(""), ignore_errors=True)
                 owner.unlink()
-    with _locked(root):
-        for folder in root.glob(f"{LISTING}*"):
-            with suppress(OSError):  # its process lives
-                lock = _opened(folder)
-                try:
-                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    shutil.rmtree(folder, ignore_errors=True)
-                finally:
-                    os.close(lock)
-
-
-@contextmanager
-def _locked(folder: Path) -> Generator[None]:
-    lock = _opened(folder)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(lock)
-
-
-def _opened(folder: Path) -> int:
-    return os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

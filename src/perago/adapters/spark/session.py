@@ -36,11 +36,10 @@ _starting = threading.Lock()  # two starts side by side would be two JVMs, and S
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparkConfiguration:
-    """Plain values; None takes the user's cache, or Spark's own default."""
+    """Plain values; None takes Spark's own default."""
 
     master: str | None = None
     options: Mapping[str, str] = field(default_factory=dict[str, str])
-    cache: Path | None = None
 
 
 def attempt_session(configuration: SparkConfiguration, roots: SparkRoots) -> Any:  # noqa: ANN401
@@ -92,7 +91,7 @@ def start_session(configuration: SparkConfiguration, *, needs_s3a: bool) -> Any:
     submitted = _submitted_options()
     given = {**submitted, **configuration.options}
     # The JVM of spark-submit has begun with its own class path.
-    fetched = [] if submitted else jars.found_jars(configuration.cache)
+    fetched = [] if submitted else jars.found_jars()
     names = {path.name for path in fetched} | jars.named_jars(given)
     jars.check_versions(jars.read_facts(), names, needs_s3a=needs_s3a)
     options = jars.session_options(

@@ -6,8 +6,7 @@ listings are cut into ranges of keys and asked for by the executors. Those on th
 `plan`. `SizedPipeline` takes the local pipeline for workspaces that are small.
 """
 
-import weakref
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
@@ -19,7 +18,6 @@ from perago.adapters.spark.pipeline_session import (
     PipelineSession,
     PipelineSessions,
     PipelineState,
-    listing_folder,
 )
 from perago.adapters.spark.plan import (
     Index,
@@ -31,9 +29,7 @@ from perago.adapters.spark.plan import (
 )
 from perago.adapters.spark.rows import (
     KeptRows,
-    ManifestRows,
     file_name,
-    path_of,
     portions,
     read_rows,
     table,
@@ -101,7 +97,8 @@ class SparkWorkspacePipeline(WorkspacePipeline):
         self._workspaces: dict[Path, _Workspace] = {}
 
     async def materialise(self, source: WorkspaceSource, directory: Path) -> Materialised:
-        ranges = await self._ranges(source)
+        wanted = await self._sessions.run("start", lambda session: session.parts)
+        ranges = await cut_listing(self._objects, source, wanted)
         state = PipelineState(self._state_root, directory)
         workspace, counts = await self._sessions.run(
             f"materialise {source.repository}",
@@ -139,13 +136,6 @@ class SparkWorkspacePipeline(WorkspacePipeline):
             lambda session: check_branch(session, written, state.plan, area),
         )
 
-    async def listing(self, source: WorkspaceSource) -> Collection[str]:
-        ranges = await self._ranges(source)
-        return await self._sessions.run(
-            f"list {source.repository}",
-            lambda session: self._list(session, source, ranges),
-        )
-
     async def forget(self, materialised: Materialised) -> None:
         workspace = self._workspaces.pop(materialised.directory, None)
         if workspace is not None:
@@ -161,10 +151,6 @@ class SparkWorkspacePipeline(WorkspacePipeline):
         del source, described
         raise unknown_workspace(directory)
 
-    async def _ranges(self, source: WorkspaceSource) -> list[KeyRange]:
-        wanted = await self._sessions.run("start", lambda session: session.parts)
-        return await cut_listing(self._objects, source, wanted)
-
     def _fill(
         self,
         session: PipelineSession,
@@ -177,7 +163,7 @@ class SparkWorkspacePipeline(WorkspacePipeline):
         try:
             with disk_errors(directory):
                 rules = name_rules(directory)
-            inventory = take_inventory(session, source, ranges, state.inventory, rules)
+            inventory = take_inventory(session, source, ranges, state, rules)
             if rules.folds_case or rules.folds_unicode:
                 _refuse_folded_names(session, source, state)
             index = fetch_files(session, source, inventory, directory, state)
@@ -202,19 +188,6 @@ class SparkWorkspacePipeline(WorkspacePipeline):
         plan = write_plan(session, materialised, workspace.index, compared, workspace.state)
         workspace.refuse_another(directory)
         return plan
-
-    def _list(
-        self, session: PipelineSession, source: WorkspaceSource, ranges: list[KeyRange]
-    ) -> Collection[str]:
-        folder, remove = listing_folder(self._state_root)
-        try:
-            listed = take_inventory(session, source, ranges, folder / "paths", None)
-        except BaseException:
-            remove()
-            raise
-        paths = ManifestRows(folder / "paths", sum(part.objects for part in listed), path_of)
-        weakref.finalize(paths, remove)
-        return paths
 
     def _workspace(self, materialised: Materialised) -> _Workspace:
         workspace = self._workspaces.get(materialised.directory)
@@ -267,9 +240,6 @@ class SizedPipeline(WorkspacePipeline):
     async def verify(self, materialised: Materialised, plan: SyncPlan, area: StagingArea) -> None:
         await self._of(materialised).verify(materialised, plan, area)
 
-    async def listing(self, source: WorkspaceSource) -> Collection[str]:
-        return await self._local.listing(source)
-
     async def forget(self, materialised: Materialised) -> None:
         await self._of(materialised).forget(materialised)
         self._by_large.discard(materialised.directory)
@@ -309,12 +279,12 @@ def take_inventory(
     session: PipelineSession,
     source: WorkspaceSource,
     ranges: list[KeyRange],
-    folder: Path,
-    rules: NameRules | None,
+    state: PipelineState,
+    rules: NameRules,
 ) -> list[KeptRows]:
-    """List every range on the executors; with rules, names are checked by them."""
-    folder.mkdir(parents=True)
-    work = partial(_list_range, session.open_work, source, rules, folder)
+    """List every range on the executors, and check its names by the rules of the disk."""
+    state.inventory.mkdir()
+    work = partial(_list_range, session.open_work, source, rules, state.inventory)
     return session.spread(list(enumerate(ranges)), work, KeptRows)
 
 
@@ -364,7 +334,7 @@ def _weight(part: KeptRows) -> int:
 def _list_range(
     open_work: OpenPartWork,
     source: WorkspaceSource,
-    rules: NameRules | None,
+    rules: NameRules,
     folder: Path,
     numbered: tuple[int, KeyRange],
 ) -> Iterator[KeptRows]:

@@ -7,7 +7,7 @@ a question about the difference and not a listing of everything. Nothing is move
 import contextlib
 import json
 import zlib
-from collections.abc import Awaitable, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import repeat
 from operator import attrgetter
@@ -16,9 +16,10 @@ from typing import cast, final
 from perago.adapters.workspace.cache import CacheStore, CacheUnusableError
 from perago.domain import paths
 from perago.domain.lakefs import NO_METADATA, CommitId
+from perago.ports.asking import pages
 from perago.ports.errors import MissingError, RequestRefusedError, UnsafeNameError
-from perago.ports.lakefs import ChangeKind, ChangePage, Commits
-from perago.ports.objects import LIST_AMOUNT_MAX, ObjectEntry, ObjectPage, Objects
+from perago.ports.lakefs import Change, ChangeKind, Commits
+from perago.ports.objects import LIST_AMOUNT_MAX, ObjectEntry, Objects, Page
 from perago.ports.system import Concurrency
 from perago.ports.workspace import WorkspaceSource
 
@@ -148,53 +149,47 @@ class Inventories:
         if base == source.commit:
             held = await self._concurrency.blocking(lambda: _read(body))
             return None if held is None else Inventory(source.prefix, held, requests=0, news=())
-        # The server compares while this host reads.
-        held, page = await self._concurrency.together(
-            self._concurrency.blocking(lambda: _read(body)), self._changes(source, base, "")
-        )
-        return None if held is None else await self._applied(source, base, held, page)
-
-    async def _applied(
-        self,
-        source: WorkspaceSource,
-        base: CommitId,
-        held: Sequence[ObjectEntry],
-        page: ChangePage | None,
-    ) -> Inventory | None:
-        """Apply the difference; None when a listing costs no more, or the answer lacks facts."""
-        changed: dict[str, ObjectEntry | None] = {}
-        # From this many pages on, a listing of everything costs no more.
-        pages_max = len(held) // LIST_AMOUNT_MAX + 1
-        requests = 1
-        while page is not None:
-            for change in page.changes:
-                is_gone = change.kind is ChangeKind.REMOVED
-                if change.entry is None and not is_gone:
-                    return None
-                changed[change.path] = None if is_gone else change.entry
-            if not page.more:
-                entries = [entry for entry in held if entry.path not in changed]
-                now = (entry for entry in changed.values() if entry is not None)
-                entries.extend(entry for _, entry in business_entries(source.prefix, now))
-                entries.sort(key=attrgetter("path"))
-                return Inventory(source.prefix, entries, requests, changed)
-            if requests == pages_max:
-                return None
-            requests += 1
-            page = await self._changes(source, base, page.changes[-1].path)
-        return None
-
-    async def _changes(
-        self, source: WorkspaceSource, base: CommitId, after: str
-    ) -> ChangePage | None:
-        """One page of the difference; None when a commit is gone: the listing says which."""
         prefix = paths.listing_prefix(source.prefix)
-        try:
-            return await self._commits.diff_page(
+        listed = pages(
+            lambda after: self._commits.diff_page(
                 source.repository, base, source.commit, prefix=prefix, after=after
             )
-        except MissingError:
+        )
+        try:
+            # The server compares while this host reads.
+            held, first = await self._concurrency.together(
+                self._concurrency.blocking(lambda: _read(body)), anext(listed)
+            )
+            return None if held is None else await _applied(source.prefix, held, first, listed)
+        except MissingError:  # a commit is gone: the listing says which
             return None
+
+
+async def _applied(
+    prefix: str,
+    held: Sequence[ObjectEntry],
+    page: Page[Change],
+    following: AsyncIterator[Page[Change]],
+) -> Inventory | None:
+    """Apply the difference; None when a listing costs no more, or the answer lacks facts."""
+    changed: dict[str, ObjectEntry | None] = {}
+    # From this many pages on, a listing of everything costs no more.
+    pages_max = len(held) // LIST_AMOUNT_MAX + 1
+    for requests in range(1, pages_max + 1):
+        for change in page.items:
+            is_gone = change.kind is ChangeKind.REMOVED
+            if change.entry is None and not is_gone:
+                return None
+            changed[change.path] = None if is_gone else change.entry
+        if not page.more:
+            entries = [entry for entry in held if entry.path not in changed]
+            now = (entry for entry in changed.values() if entry is not None)
+            entries.extend(entry for _, entry in business_entries(prefix, now))
+            entries.sort(key=attrgetter("path"))
+            return Inventory(prefix, entries, requests, changed)
+        if requests < pages_max:
+            page = await anext(following)
+    return None
 
 
 async def take_inventory(
@@ -207,24 +202,22 @@ async def take_inventory(
     """List a workspace page by page; names are not checked."""
     entries: list[ObjectEntry] = []
     prefix = paths.listing_prefix(source.prefix)
-
-    def ask(after: str) -> Awaitable[ObjectPage]:
-        return objects.list_page(
-            source.repository, source.commit, prefix=prefix, after=after, amount=LIST_AMOUNT_MAX
+    listed = pages(
+        lambda after: objects.list_page(
+            source.repository, source.commit, prefix=prefix, after=after
         )
+    )
 
-    async def take(page: ObjectPage) -> None:
-        entries.extend(entry for _, entry in business_entries(source.prefix, page.entries))
+    async def take(page: Page[ObjectEntry]) -> None:
+        entries.extend(entry for _, entry in business_entries(source.prefix, page.items))
         if objects_max is not None and len(entries) > objects_max:
             raise WorkspaceTooLargeError(source, objects_max)
 
-    page = await ask("")
-    requests = 1
-    while page.more:
-        # The next page is on its way while this one is read.
-        page, _ = await concurrency.together(ask(page.entries[-1].path), take(page))
+    page, requests = await anext(listed, None), 0
+    while page is not None:
         requests += 1
-    await take(page)
+        # The next page is on its way while this one is read.
+        page, _ = await concurrency.together(anext(listed, None), take(page))
     return Inventory(source.prefix, entries, requests)
 
 

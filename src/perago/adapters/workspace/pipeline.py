@@ -20,7 +20,6 @@ from perago.adapters.workspace.inventory import (
     Inventory,
     Manifests,
     refuse_unsafe_names,
-    take_inventory,
 )
 from perago.adapters.workspace.staging import Staging
 from perago.domain.sync_plan import SyncPlan
@@ -79,7 +78,6 @@ class LocalWorkspacePipeline(workspace.WorkspacePipeline):
         *,
         listener: TransferListener | None = None,
     ) -> None:
-        self._objects = objects
         self._concurrency = concurrency
         self._transport = transport
         self._cache = cache
@@ -141,10 +139,6 @@ class LocalWorkspacePipeline(workspace.WorkspacePipeline):
         self, materialised: workspace.Materialised, plan: SyncPlan, area: workspace.StagingArea
     ) -> None:
         await self._staging.check(self._index(materialised).files, plan, area)
-
-    async def listing(self, source: workspace.WorkspaceSource) -> Sequence[str]:
-        inventory = await take_inventory(self._objects, self._concurrency, source)
-        return inventory.names()
 
     async def forget(self, materialised: workspace.Materialised) -> None:
         self._indexes.pop(materialised.directory, None)

@@ -145,7 +145,7 @@ class Staging(DirectoryUploads):
         )
         found: dict[str, FileFacts] = {}
         async for page in listed:
-            for entry in page.entries:
+            for entry in page.items:
                 path = relative_path(area.prefix, entry.path)
                 if path:
                     # A checksum that is no MD5 differs from every file, so that file is sent again.
@@ -179,7 +179,7 @@ class Staging(DirectoryUploads):
                 staged.repository, staged.branch, after=after
             )
         )
-        found = {change.path: change.kind async for page in listed for change in page.changes}
+        found = {change.path: change.kind async for page in listed for change in page.items}
         for path in sorted(expected.keys() | found.keys()):
             if expected.get(path) != found.get(path):
                 raise difference(area, path, expected.get(path), found.get(path))
@@ -196,7 +196,7 @@ class Staging(DirectoryUploads):
             after=window.after,
             upto=window.last,
         )
-        return [entry async for page in listed for entry in page.entries]
+        return [entry async for page in listed for entry in page.items]
 
 
 def _upload_of(directory: Path, entry_of: EntryOf, facts: FileFacts, prefix: str) -> ObjectUpload:

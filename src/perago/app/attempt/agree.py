@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from perago.app.attempt.complete import delete_staging
-from perago.app.attempt.context import Attempt, AttemptPorts, Target
+from perago.app.attempt.context import Attempt, Target
 from perago.app.attempt.patience import LAKEFS
 from perago.app.attempt.stage import (
     STAGED_COMMITS_MAX,
@@ -36,30 +36,28 @@ class SettledDecision:
     result: Mapping[str, object]
 
 
-async def agree(
-    ports: AttemptPorts, attempt: Attempt, target: Target, mine: SettledDecision
-) -> SettledDecision:
+async def agree(target: Target, mine: SettledDecision) -> SettledDecision:
     """Propose mine; whatever the tag says afterwards is the decision."""
+    ports, attempt = target.ports, target.attempt
     attempt.leftovers.staging_may_go = False
     attempt.leftovers.proposed = mine.staged.commit
-    commit = await _put_decision(ports, attempt, target, mine.staged.commit)
+    commit = await _put_decision(target, mine.staged.commit)
     attempt.leftovers.decided = True
     if commit == mine.staged.commit:
         ports.progress.phase(Phase.DECIDED, {"commit": commit, "mine": True})
         return mine
     await delete_staging(ports, mine.staged.repository, mine.staged.branch)
     attempt.leftovers.staging = attempt.leftovers.proposed = None
-    decision = await read_decision(ports, attempt, target, commit)
+    decision = await read_decision(target, commit)
     attempt.leftovers.staging = (decision.staged.repository, decision.staged.branch)
     attempt.leftovers.proposed = commit
     ports.progress.phase(Phase.DECIDED, {"commit": commit, "mine": False})
     return decision
 
 
-async def _put_decision(
-    ports: AttemptPorts, attempt: Attempt, target: Target, proposal: CommitId
-) -> CommitId:
+async def _put_decision(target: Target, proposal: CommitId) -> CommitId:
     """Put the tag if absent; a lost answer is settled by reading it."""
+    ports, attempt = target.ports, target.attempt
     repository, tags = target.workspace.repository, ports.lakefs.tags
     assert target.key is not None, "settled always has a key"
     tag, sent = decision_tag(target.key), False
@@ -89,36 +87,32 @@ async def _put_decision(
         attempt.leftovers.staging_may_go = not sent  # refused: nothing was decided by this
         raise
     evidence = {"tag": tag, "staged": proposal, "staging_branch": attempt.staging_branch}
-    facts = {"warning": errors.OUTCOME_UNKNOWN, "seen": seen, **evidence}
-    ports.progress.phase(Phase.WARNED, facts)
+    ports.warn(errors.OUTCOME_UNKNOWN, seen=seen, **evidence)
     raise errors.OutcomeUnknownAtDeadlineError(f"decision {tag}: {seen}", cause=cause)
 
 
-async def read_decision(
-    ports: AttemptPorts, attempt: Attempt, target: Target, commit: CommitId
-) -> SettledDecision:
+async def read_decision(target: Target, commit: CommitId) -> SettledDecision:
     """Read a decision back from its staged commit, and believe it on what that commit is.
 
     Whoever may create tags can put the decision of this key on any commit, with any metadata.
     """
     workspace = target.workspace
-    record = await ports.lakefs.commits.read(workspace.repository, commit)
+    record = await target.ports.lakefs.commits.read(workspace.repository, commit)
     expected = {metadata.LOGICAL_EXECUTION_KEY: target.key or "", metadata.INPUT_REF: workspace.ref}
     for name, value in expected.items():
         found = record.metadata.get(name, "nothing")
         if found != value:
             text = f"decision {commit} does not belong here: {name} expected {value}, found {found}"
             raise errors.PublishFenceError(
-                f"{text}; {_remove_command(attempt)}", code="PRG-F006", terminal=True
+                f"{text}; {_remove_command(target.attempt)}", code="PRG-F006", terminal=True
             )
-    await _believe(ports, attempt, target, record)
-    return await decision_of(ports, attempt, target, record, input_ref=workspace.ref)
+    await _believe(target, record)
+    return await decision_of(target, record, input_ref=workspace.ref)
 
 
-async def _believe(
-    ports: AttemptPorts, attempt: Attempt, target: Target, record: CommitRecord
-) -> None:
+async def _believe(target: Target, record: CommitRecord) -> None:
     """Raise, without a retry, unless an attempt of this task may have staged this commit."""
+    ports, attempt = target.ports, target.attempt
     workspace, commit = target.workspace, record.commit
     branch = record.metadata.get(metadata.STAGING_BRANCH, "")
     try:
@@ -139,12 +133,7 @@ def _remove_command(attempt: Attempt) -> str:
 
 
 async def decision_of(
-    ports: AttemptPorts,
-    attempt: Attempt,
-    target: Target,
-    record: CommitRecord,
-    *,
-    input_ref: CommitId,
+    target: Target, record: CommitRecord, *, input_ref: CommitId
 ) -> SettledDecision:
     """The decision a staged commit stands for, its result joined from the commits below.
 
@@ -154,13 +143,13 @@ async def decision_of(
     repository = target.workspace.repository
     below: tuple[CommitRecord, ...] = ()
     if metadata.RESULT_PARTS in record.metadata:
-        walk = await ports.lakefs.commits.first_parents(
+        walk = await target.ports.lakefs.commits.first_parents(
             repository, record.commit, input_ref, commits_max=STAGED_COMMITS_MAX
         )
         below = walk.above[1:]
     branch = BranchName(record.metadata.get(metadata.STAGING_BRANCH, ""))
     result = join_result(record.metadata, [piece.metadata for piece in below])
-    check_stored_result(attempt.task, result)
+    check_stored_result(target.attempt.task, result)
     return SettledDecision(
         staged=StagedReference(repository, branch, record.commit),
         noop=record.metadata.get(metadata.NOOP) == "true",

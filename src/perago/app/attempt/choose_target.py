@@ -40,9 +40,7 @@ Decisions: TypeAlias = tuple[keys.LogicalExecutionKey | None, CommitId | None, S
 NO_DECISIONS: Decisions = None, None, ()
 
 
-async def choose_target(
-    ports: AttemptPorts, attempt: Attempt, workspace: WorkspaceReference
-) -> Target:
+async def choose_target(attempt: Attempt) -> Target:
     """Check the input, look at its fence and for earlier decisions, and choose the level.
 
     Nothing is written before the input is known to be a commit, because a tag or a canary on a
@@ -52,7 +50,8 @@ async def choose_target(
 
     Raises FenceNotTrustedError when the setting relies on a fence that does not work.
     """
-    lakefs, spec = ports.lakefs, attempt.spec
+    ports, lakefs = attempt.ports, attempt.ports.lakefs
+    workspace, spec = attempt.workspace, attempt.spec
     record, file = await ports.concurrency.together(
         lakefs.known.check(workspace, ports.concurrency, writes=True),
         lakefs.trust.file(workspace.repository, workspace.ref),
@@ -61,7 +60,7 @@ async def choose_target(
     if fence is not FenceState.ABSENT:
         given = keys.ExecutionInput(workspace, spec.prefix, attempt.params)
         fence, decisions = await ports.concurrency.together(
-            prove(ports, workspace, file), _look_for_decisions(ports, attempt, given, record)
+            prove(ports, workspace, file), _look_for_decisions(attempt, given, record)
         )
     key, decided, others = decisions
     level = require_level(attempt.publication, fence, workspace, decided=decided is not None)
@@ -77,13 +76,12 @@ async def choose_target(
     seconds = attempt.effect_seconds
     if isolation is Isolation.PREFIX and seconds < PREFIX_BUDGET_SECONDS_MIN:
         text = 'the publish budget is short for isolation="prefix": losing a race takes longer'
-        facts = {"warning": text, "seconds": seconds, "expected": PREFIX_BUDGET_SECONDS_MIN}
-        ports.progress.phase(Phase.WARNED, facts)
+        ports.warn(text, seconds=seconds, expected=PREFIX_BUDGET_SECONDS_MIN)
     # Earlier attempts may have left checkpoints. One that resumes a decision never lists them, and
     # has to remove them all the same.
     if key and level.shape.decides_by_tag and not _is_first(attempt.row):
         attempt.leftovers.unlisted = (workspace.repository, checkpoint_branches_of_chain(key))
-    return Target(workspace, spec.prefix, isolation, level, key, decided, others)
+    return Target(attempt, workspace, spec.prefix, isolation, level, key, decided, others)
 
 
 def _is_first(row: AttemptSnapshot) -> bool:
@@ -114,7 +112,7 @@ def require_level(
 
 
 async def _look_for_decisions(
-    ports: AttemptPorts, attempt: Attempt, given: keys.ExecutionInput, record: CommitRecord
+    attempt: Attempt, given: keys.ExecutionInput, record: CommitRecord
 ) -> Decisions:
     """The key, its decision, and the decisions of the same chain on other inputs.
 
@@ -122,11 +120,11 @@ async def _look_for_decisions(
     decided for it before. A retry asks for all decisions of its chain, because its input
     expressions may have resolved to something else than those of its predecessor.
     """
-    row, tags = attempt.row, ports.lakefs.tags
+    row, tags = attempt.row, attempt.ports.lakefs.tags
     repository = given.workspace.repository
     if _is_first(row) and not policy.may_decide_by_tag(attempt.publication):
         return NO_DECISIONS
-    chain = await find_chain(ports, row, repository, record)
+    chain = await find_chain(attempt, repository, record)
     key = keys.execution_key(row, chain, given)
     mine = keys.decision_tag(key)
     if row.retry_count == 0:
@@ -136,23 +134,20 @@ async def _look_for_decisions(
     return key, decided, [tag for tag in found if tag.name != mine]
 
 
-async def find_chain(
-    ports: AttemptPorts, row: AttemptSnapshot, repository: RepositoryId, record: CommitRecord
-) -> str:
+async def find_chain(attempt: Attempt, repository: RepositoryId, record: CommitRecord) -> str:
     """The hash of the chain of retries that an attempt belongs to.
 
     A plain first attempt is its own chain and pays nothing. One that was handed out before asks
     whether its chain was reset since.
     """
-    tags = ports.lakefs.tags
+    ports, row, tags = attempt.ports, attempt.row, attempt.ports.lakefs.tags
     if row.retry_count == 0:
-        epoch = keys.Epoch(row.task_id, row.scheduled_time)
         known = row.poll_count > 1
         marks = await _read_marks(tags, repository, row) if known else {}
-        return keys.chain_hash(row, epoch, marks)
+        return keys.chain_hash(row, row, marks)
     if row.retried_task_id is None and NO_PREDECESSOR not in ports.warned:
         ports.warned.add(NO_PREDECESSOR)
-        ports.progress.phase(Phase.WARNED, {"warning": NO_PREDECESSOR})
+        ports.warn(NO_PREDECESSOR)
     workflow = await ports.queue.read_workflow(row.workflow_id)
     # Compared before any mark is put: a zombie would put one for a row that is another
     # execution's by now. One read serves both, so the rows are those of the comparison.
@@ -220,4 +215,4 @@ async def _read_marks(
 async def list_tags(tags: Tags, repository: RepositoryId, prefix: str) -> list[TagRecord]:
     """All tags whose names begin with a prefix."""
     listed = pages(partial(tags.list_page, repository, prefix), pages_max=TAG_PAGES_MAX)
-    return [tag async for page in listed for tag in page.tags]
+    return [tag async for page in listed for tag in page.items]

@@ -20,8 +20,6 @@ from perago.domain.attempt import (
     compare_narrow,
     compare_row,
     compare_wide,
-    completion_timeout_seconds,
-    heartbeat_seconds,
 )
 from perago.domain.errors import CompletionRefusedError, StaleAttemptError
 from perago.domain.lakefs import BranchName, CommitId, RepositoryId
@@ -68,16 +66,13 @@ class Recorded(StrEnum):
 
 
 def with_patience(
-    ports: AttemptPorts,
-    attempt: Attempt,
-    lease: Lease,
-    began: float,
-    failed: Callable[[Exception], None],
-) -> AttemptPorts:
-    """The ports of the steps of an attempt, which wait for services that are away.
+    attempt: Attempt, lease: Lease, began: float, failed: Callable[[Exception], None]
+) -> Attempt:
+    """The attempt with ports that wait for services that are away, as its steps need them.
 
     Its end and its cleaning have limits of their own.
     """
+    ports = attempt.ports
     terms = PatienceTerms(
         clock=ports.clock,
         fraction=ports.identities.fraction,
@@ -90,44 +85,36 @@ def with_patience(
         lakefs_is_away=failed,
     )
     patience = Patience(terms)
-    return (
+    patient = (
         patience.between(ports) if attempt.task.asks_lakefs else replace(ports, patience=patience)
     )
+    return replace(attempt, ports=patient)
 
 
-async def check_attempt(ports: AttemptPorts, attempt: Attempt) -> None:
+async def check_attempt(attempt: Attempt) -> None:
     """Raise StaleAttemptError unless Conductor still counts this attempt."""
-    verdict = await read_verdict(ports, attempt)
+    verdict = await read_verdict(attempt)
     if isinstance(verdict, Stale):
         raise StaleAttemptError(attempt.row.task_id, stale=verdict)
-    ports.progress.phase(Phase.FENCED, {"width": attempt.settings.fence_width})
+    attempt.ports.progress.phase(Phase.FENCED, {"width": attempt.settings.fence_width})
 
 
-async def read_verdict(
-    ports: AttemptPorts, attempt: Attempt, *, before_end: bool = False
-) -> FenceVerdict:
+async def read_verdict(attempt: Attempt, *, before_end: bool = False) -> FenceVerdict:
     """One request: the workflow with its rows, or the one row.
 
     A terminal update names nothing but the task id. The narrow fence of the documents would let a
     rerun of the row pass, so before the end every fact of the row is compared. A row that a retry
     has made good is never the newest of its task.
     """
-    polled = attempt.row
+    polled, queue = attempt.row, attempt.ports.queue
     if attempt.settings.fence_width is FenceWidth.WIDE and not (before_end and polled.retried):
-        return compare_wide(polled, await ports.queue.read_workflow(polled.workflow_id))
-    fresh = await ports.queue.read_attempt(polled.workflow_id, polled.task_id)
+        return compare_wide(polled, await queue.read_workflow(polled.workflow_id))
+    fresh = await queue.read_attempt(polled.workflow_id, polled.task_id)
     compare = compare_row if before_end else compare_narrow
     return compare(polled, None if fresh is None else fresh.snapshot)
 
 
-async def complete(
-    ports: AttemptPorts,
-    attempt: Attempt,
-    update: AttemptEnd,
-    lease: Lease,
-    *,
-    began: float,
-) -> Recorded:
+async def complete(attempt: Attempt, update: AttemptEnd, lease: Lease, *, began: float) -> Recorded:
     """Join the heartbeats, send until answered or the deadline, read back.
 
     A heartbeat beside a terminal update can undo it, hence the join. Sending a terminal update
@@ -138,6 +125,7 @@ async def complete(
     CompletionRefusedError when the server has understood a success and does not take it, which
     sending it again would not change.
     """
+    ports = attempt.ports
     await lease.end()
     deadline = completion_deadline(attempt, now=ports.clock.monotonic(), beat=lease.last_beat)
     pause, sent, recorded = FIRST_PAUSE_SECONDS, False, Recorded.UNKNOWN
@@ -147,7 +135,7 @@ async def complete(
         left = min(max(deadline - ports.clock.monotonic(), 1.0), TRY_SECONDS_MAX)
         age = ports.clock.monotonic() - began
         is_short = age < _unread_seconds(attempt) and isinstance(update, TerminalUpdate)
-        if is_short or await _may_end(ports, attempt, sent=sent):
+        if is_short or await _may_end(attempt, sent=sent):
             try:
                 recorded, sent = await _send(ports, update, left), True
             except CompletionRefusedError:
@@ -194,11 +182,11 @@ def _report_end(
 
 def _unread_seconds(attempt: Attempt) -> float:
     """Up to which age an attempt is not read: no heartbeat can have told it that it is lost."""
-    beat = heartbeat_seconds(attempt.record.response_timeout_seconds, attempt.budget)
+    beat = attempt.task.times.heartbeat_seconds(attempt.record.response_timeout_seconds)
     return min(UNREAD_SECONDS_MAX, beat or UNREAD_SECONDS_MAX)
 
 
-async def _may_end(ports: AttemptPorts, attempt: Attempt, *, sent: bool) -> bool:
+async def _may_end(attempt: Attempt, *, sent: bool) -> bool:
     """Whether the row is still this attempt's; False also when Conductor cannot tell now.
 
     The server compares nothing: an update with the id of a row that was rerun, redelivered or
@@ -207,10 +195,10 @@ async def _may_end(ports: AttemptPorts, attempt: Attempt, *, sent: bool) -> bool
     if not attempt.settings.reads_before_end:
         return True
     try:
-        verdict = await read_verdict(ports, attempt, before_end=True)
+        verdict = await read_verdict(attempt, before_end=True)
     except ServiceError as error:
-        warning = {"warning": "the completion waits until Conductor says whose the row is"}
-        ports.progress.phase(Phase.WARNED, {**warning, "error": str(error)})
+        warning = "the completion waits until Conductor says whose the row is"
+        attempt.ports.warn(warning, error=str(error))
         return False
     if isinstance(verdict, Stale) and not sent:
         raise StaleAttemptError(attempt.row.task_id, stale=verdict)
@@ -223,11 +211,12 @@ def completion_deadline(attempt: Attempt, *, now: float, beat: float | None) -> 
     After it the row times out, whatever arrives. Where nothing beats, the budget's limit or the
     documented one counts.
     """
-    limit = now + completion_timeout_seconds(attempt.budget)
+    limit = now + attempt.task.times.completion_timeout_seconds
     lease = attempt.record.response_timeout_seconds
     if lease <= 0 or beat is None:
         return limit
-    return beat + lease if attempt.budget is None else min(limit, beat + lease)
+    has_budget = attempt.task.controls.publish_budget is not None
+    return min(limit, beat + lease) if has_budget else beat + lease
 
 
 async def _send(ports: AttemptPorts, update: AttemptEnd, seconds: float) -> Recorded:
@@ -242,7 +231,7 @@ async def _send(ports: AttemptPorts, update: AttemptEnd, seconds: float) -> Reco
         # restarted. So the end of the workflow or another row counts, and this attempt never will.
         return Recorded.SUPERSEDED
     except ServiceError as error:
-        ports.progress.phase(Phase.WARNED, {"warning": "completion failed", "error": str(error)})
+        ports.warn("completion failed", error=str(error))
         recorded = await _look(ports, update)  # an earlier try may have landed
         if recorded is Recorded.UNKNOWN and isinstance(error, RequestRefusedError):
             raise CompletionRefusedError(str(error)) from error
@@ -302,12 +291,12 @@ def judge_read_back(update: TerminalUpdate, fresh: AttemptRecord) -> Recorded:
     return Recorded.SUPERSEDED
 
 
-async def leave_outcome(ports: AttemptPorts, attempt: Attempt, error: Exception) -> None:
+async def leave_outcome(attempt: Attempt, error: Exception) -> None:
     """Let go of the directory where a later attempt may go on with it.
 
     Before the end is sent: this very worker may be handed the retry as soon as it is.
     """
-    leftovers = attempt.leftovers
+    ports, leftovers = attempt.ports, attempt.leftovers
     if leftovers.directory is None or not leaves_outcome(attempt, error):
         return
     directory, leftovers.directory = leftovers.directory, None
@@ -316,8 +305,9 @@ async def leave_outcome(ports: AttemptPorts, attempt: Attempt, error: Exception)
     await _only_tell(ports, ports.directories.leave(directory), LOCAL_FAILED, facts)
 
 
-async def clean_up(ports: AttemptPorts, leftovers: Leftovers) -> None:
+async def clean_up(attempt: Attempt) -> None:
     """Remove branches, then the directory; each on its own, a failure is only told."""
+    ports, leftovers = attempt.ports, attempt.leftovers
     of_disk = (leftovers.directory, leftovers.materialised)
     remote = leftovers.staging or leftovers.scratch or leftovers.decided
     if not remote and of_disk == (None, None):
@@ -344,8 +334,7 @@ async def delete_staging(ports: AttemptPorts, repository: RepositoryId, branch: 
     """Delete one private branch; whatever stays is found by garbage collection."""
     facts = {"staging_branch": branch, "repository": repository}
     if not is_private_branch(branch):
-        kept = {"warning": STAGING_FAILED, "error": f"{branch} is no private branch of Perago"}
-        ports.progress.phase(Phase.WARNED, {**kept, **facts})
+        ports.warn(STAGING_FAILED, error=f"{branch} is no private branch of Perago", **facts)
         return
     await _only_tell(ports, ports.lakefs.branches.delete(repository, branch), STAGING_FAILED, facts)
 
@@ -363,7 +352,7 @@ async def _delete_checkpoints(ports: AttemptPorts, leftovers: Leftovers) -> None
 
     async def delete_all() -> None:
         page = await ports.lakefs.branches.list_page(repository, names, show_hidden=True)
-        for branch in page.names:
+        for branch, _ in page.items:
             await delete_staging(ports, repository, branch)
 
     await _only_tell(ports, delete_all(), CHECKPOINTS_STAY, {"branches": names})
@@ -395,4 +384,4 @@ async def _only_tell(
     try:
         await work
     except Exception as error:  # noqa: BLE001 - cleaning never changes a result
-        ports.progress.phase(Phase.WARNED, {"warning": text, "error": str(error), **facts})
+        ports.warn(text, error=str(error), **facts)

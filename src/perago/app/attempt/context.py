@@ -1,4 +1,8 @@
-"""What every step of an attempt is given: the ports, the attempt, and where it may publish."""
+"""What the steps of an attempt are given: the ports, the attempt, and where it may publish.
+
+Each holds the one before it, so a step takes one of them: the `Target` where it publishes, else the
+`Attempt`, or the `AttemptPorts` alone where it asks a service and decides nothing.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -7,7 +11,7 @@ from typing import Self, cast
 
 from perago.app.attempt.patience import NoStopOrder, Patience, StopOrder
 from perago.app.authoring.task_definition import TaskDefinition
-from perago.app.authoring.workspace_spec import WorkspaceSpec
+from perago.app.authoring.workspace_spec import WorkspaceInput, WorkspaceSpec
 from perago.app.fence.trust import FenceTrust
 from perago.domain.attempt import (
     PATIENCE_SECONDS,
@@ -15,8 +19,6 @@ from perago.domain.attempt import (
     AttemptSnapshot,
     ExecutionId,
     FenceWidth,
-    PublishBudget,
-    merge_timeout_seconds,
 )
 from perago.domain.checkpoints import BYTES_MAX, INTERVAL_SECONDS
 from perago.domain.commit_metadata import PublicationIdentity
@@ -50,6 +52,7 @@ from perago.ports.workspace import (
     AttemptMarker,
     DirectoryUploads,
     Materialised,
+    Phase,
     Progress,
     SparkGateway,
     WorkspacePipeline,
@@ -149,6 +152,10 @@ class AttemptPorts:
     warned: set[str] = field(default_factory=set[str])
     patience: Patience = field(default_factory=Patience)
 
+    def warn(self, warning: str, **facts: object) -> None:
+        """Tell the listeners of an attempt what did not go well, and does not end it."""
+        self.progress.phase(Phase.WARNED, {"warning": warning, **facts})
+
 
 @dataclass(frozen=True, slots=True)
 class AttemptSettings:
@@ -198,6 +205,7 @@ class Leftovers:
 class Attempt:
     """One attempt, from the moment its row was polled, and what exists because of it."""
 
+    ports: AttemptPorts = field(compare=False, repr=False)
     task: TaskDefinition
     record: AttemptRecord
     execution_id: ExecutionId
@@ -216,16 +224,15 @@ class Attempt:
         return cast("Mapping[str, object]", self.record.input_data["params"])
 
     @property
+    def workspace(self) -> WorkspaceReference:
+        """The workspace of its input; only steps of workspace tasks ask, after `read_input`."""
+        return WorkspaceInput.model_validate(self.record.input_data["workspace"]).as_value()
+
+    @property
     def spec(self) -> WorkspaceSpec:
         """How the author declared the workspace; only steps of workspace tasks ask."""
         assert self.task.workspace is not None, "only workspace tasks have one"
         return self.task.workspace
-
-    @property
-    def budget(self) -> PublishBudget | None:
-        """The author's publish budget, as a domain value."""
-        budget = self.task.controls.publish_budget
-        return None if budget is None else budget.as_value()
 
     @property
     def body_seconds_max(self) -> float:
@@ -251,7 +258,7 @@ class Attempt:
     @property
     def effect_seconds(self) -> float:
         """How long an effect may stay unanswered, and how long settling may take."""
-        return merge_timeout_seconds(self.budget)
+        return self.task.times.merge_timeout_seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,6 +269,7 @@ class Target:
     other inputs of its chain.
     """
 
+    attempt: Attempt
     workspace: WorkspaceReference
     prefix: str
     isolation: Isolation
@@ -270,8 +278,20 @@ class Target:
     decided: CommitId | None = None
     others: Sequence[TagRecord] = ()
 
-    def identity(self, attempt: Attempt) -> PublicationIdentity:
+    @property
+    def ports(self) -> AttemptPorts:
+        """The ports of its attempt."""
+        return self.attempt.ports
+
+    @property
+    def shared_key(self) -> LogicalExecutionKey | None:
+        """The key by which the attempts of an execution agree; None where the policy has no tag."""
+        return self.key if self.level.shape.decides_by_tag else None
+
+    @property
+    def identity(self) -> PublicationIdentity:
         """Who publishes, as commits say it."""
+        attempt = self.attempt
         return PublicationIdentity(
             attempt=attempt.row,
             execution_id=attempt.execution_id,
@@ -280,7 +300,7 @@ class Target:
             staging_branch=attempt.staging_branch,
             policy=self.level.policy.value,
             level=self.level.value,
-            execution_key=self.key if self.level.shape.decides_by_tag else None,
+            execution_key=self.shared_key,
             traceparent=attempt.traceparent,
             code_version=attempt.settings.code_version,
         )

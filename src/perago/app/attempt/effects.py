@@ -24,7 +24,6 @@ from perago.domain.publication import Isolation, MergeExactTree, MergeStaged, Re
 from perago.domain.settled import AfterLook, AfterMerge, KeepLooking, LookAgain
 from perago.ports.errors import ServiceError, TagExistsError
 from perago.ports.lakefs import CommitRequest, MergeRequest
-from perago.ports.workspace import Phase
 
 # Between two looks. Short at first, because the other publishers of this process wait for the
 # branch. With this factor the fifteenth look is past the usual deadline of 60 s; twenty (LOOKS_MAX)
@@ -37,8 +36,6 @@ PAUSE_FACTOR = 1.6
 class PlannedEffect:
     """One plan of an attempt, on its way to the target branch."""
 
-    ports: AttemptPorts
-    attempt: Attempt
     target: Target
     plan: WorkspacePublicationPlan
 
@@ -54,13 +51,12 @@ class PlannedEffect:
                 return await self._commit_exact_tree(tree)
             case Relocate(to, abandoned, owner_is_known):
                 if not owner_is_known:
-                    facts = {"warning": "the replaced head names no owner", "head": abandoned}
-                    self.ports.progress.phase(Phase.WARNED, facts)
-                await refuse_dirty_target(self.ports, plan.repository, plan.branch)
-                tag = relocated_tag(abandoned, self.attempt.execution_id)
+                    self.target.ports.warn("the replaced head names no owner", head=abandoned)
+                await refuse_dirty_target(self.target.ports, plan.repository, plan.branch)
+                tag = relocated_tag(abandoned, self.target.attempt.execution_id)
                 # It keeps the old head reachable, because a relocation has no reflog.
                 with suppress(TagExistsError):  # an earlier round of this execution left it
-                    await self.ports.lakefs.tags.create(plan.repository, tag, abandoned)
+                    await self.target.ports.lakefs.tags.create(plan.repository, tag, abandoned)
                 return to
             case _:
                 text = f"{plan.effect} needs no effect"
@@ -70,10 +66,10 @@ class PlannedEffect:
         """Send the one request that moves the target branch."""
         if isinstance(self.plan.effect, Relocate):
             return await self._relocate(prepared)
-        after = await self._merge(prepared, timeout_seconds=self.attempt.effect_seconds)
+        after = await self._merge(prepared, timeout_seconds=self.target.attempt.effect_seconds)
         # lakeFS says only that the target has uncommitted objects. This raises with their names.
         if isinstance(after, NotPublished) and after.code == "PRG-F013":
-            await refuse_dirty_target(self.ports, self.plan.repository, self.plan.branch)
+            await refuse_dirty_target(self.target.ports, self.plan.repository, self.plan.branch)
         return after
 
     async def settle(self, prepared: CommitId, unanswered: settled.Unanswered) -> Published:
@@ -82,9 +78,9 @@ class PlannedEffect:
         Until it is concluded nothing is cleaned: the effect may still land. The last look is at the
         deadline itself.
         """
-        leftovers, clock = self.attempt.leftovers, self.ports.clock
+        leftovers, clock = self.target.attempt.leftovers, self.target.ports.clock
         leftovers.staging_may_go = False
-        time = WorkTime(self.ports.patience, clock, self.attempt.effect_seconds)
+        time = WorkTime(self.target.ports.patience, clock, self.target.attempt.effect_seconds)
         seen = unanswered.reason
         pause = FIRST_PAUSE_SECONDS
         for _ in range(settled.LOOKS_MAX):
@@ -105,7 +101,7 @@ class PlannedEffect:
                 break
             await clock.sleep(min(pause, max(time.left, 0.0)))
             pause *= PAUSE_FACTOR
-        raise unknown_outcome(self.ports, self.attempt, self.plan.base, self.plan.staged, seen)
+        raise unknown_outcome(self.target.attempt, self.plan.base, self.plan.staged, seen)
 
     async def check(self, ref: CommitId, prepared: CommitId) -> None:
         """After a merge under the fence: its parent must be the expected head."""
@@ -117,7 +113,7 @@ class PlannedEffect:
         terminal = plan.level.shape.decides_by_tag
         parents = (plan.base,)
         expected = stage.ExpectedMerge(plan.repository, plan.branch, parents, tree_of, terminal)
-        await stage.check_merge(self.ports, ref, expected)
+        await stage.check_merge(self.target.ports, ref, expected)
 
     async def _merge(self, prepared: CommitId, *, timeout_seconds: float) -> AfterMerge:
         """The merge of a plan and nothing else, so that it may be sent again word for word."""
@@ -132,11 +128,11 @@ class PlannedEffect:
             allow_empty=isinstance(plan.effect, MergeExactTree),
             timeout_seconds=timeout_seconds,
         )
-        return settled.after_merge(await self.ports.lakefs.branches.merge(request))
+        return settled.after_merge(await self.target.ports.lakefs.branches.merge(request))
 
     async def _relocate(self, to: CommitId) -> AfterMerge:
-        branch, seconds = self.plan.branch, self.attempt.effect_seconds
-        answer = await self.ports.lakefs.branches.relocate(
+        branch, seconds = self.plan.branch, self.target.attempt.effect_seconds
+        answer = await self.target.ports.lakefs.branches.relocate(
             self.plan.repository, branch, to, timeout_seconds=seconds
         )
         match answer:
@@ -163,7 +159,7 @@ class PlannedEffect:
         """
         plan, address, bound = self.plan, self.target.workspace, FIRST_PARENT_COMMITS_MAX + 1
         try:
-            walk = await self.ports.lakefs.commits.first_parents(
+            walk = await self.target.ports.lakefs.commits.first_parents(
                 address.repository, address.branch, address.ref, commits_max=bound
             )
         except ServiceError as error:
@@ -174,7 +170,7 @@ class PlannedEffect:
         return settled.look_after_merge(
             walk,
             expected_head=plan.base,
-            execution_id=self.attempt.execution_id,
+            execution_id=self.target.attempt.execution_id,
             fenced=plan.level.fenced,
         )
 
@@ -198,12 +194,12 @@ class PlannedEffect:
         very head it was made for, which lakeFS takes over as it is. A scratch branch may be merged
         into twice: the second commit has the same tree.
         """
-        plan, seconds = self.plan, self.attempt.effect_seconds
-        scratch, _ = await stage.open_scratch(self.ports, self.attempt, plan.repository, plan.base)
+        plan, seconds = self.plan, self.target.attempt.effect_seconds
+        scratch, _ = await stage.open_scratch(self.target.attempt, plan.repository, plan.base)
         request = MergeRequest(
             plan.repository, staged.commit, scratch, plan.message, timeout_seconds=seconds
         )
-        answer = await self.ports.lakefs.branches.merge(request)
+        answer = await self.target.ports.lakefs.branches.merge(request)
         if isinstance(answer, outcome.NoAnswer | outcome.TooManyTries):
             return LookAgain(answer.text)  # only this attempt knows the branch
         if not isinstance(answer, outcome.Merged):
@@ -216,11 +212,11 @@ class PlannedEffect:
     async def _check_inside(self, staged: CommitId, merged: CommitId) -> None:
         """Below the prefix nothing may differ from what was staged."""
         repository, prefix = self.plan.repository, listing_prefix(self.target.prefix)
-        page = await self.ports.lakefs.commits.diff_page(
+        page = await self.target.ports.lakefs.commits.diff_page(
             repository, staged, merged, prefix=prefix, amount=errors.PATHS_NAMED_MAX
         )
-        if page.changes:
-            raise _lost(", ".join(change.path for change in page.changes))
+        if page.items:
+            raise _lost(", ".join(change.path for change in page.items))
 
     async def _check_outside(self, merged: CommitId) -> None:
         """Before and behind the prefix nothing may differ from the head."""
@@ -228,16 +224,16 @@ class PlannedEffect:
         if prefix == ROOT_PREFIX:  # there is no outside; reserved objects are not staged
             return
         lost = await stage.first_difference_outside(
-            self.ports, plan.repository, plan.base, merged, prefix
+            self.target.ports, plan.repository, plan.base, merged, prefix
         )
         if lost is not None:
             raise _lost(lost)
 
     async def _commit_exact_tree(self, tree: CommitId) -> CommitId:
         """A commit with exactly that tree on top of the head, on a scratch branch."""
-        ports, plan = self.ports, self.plan
+        ports, plan = self.target.ports, self.plan
         record = await ports.lakefs.commits.read(plan.repository, tree)
-        scratch, _ = await stage.open_scratch(ports, self.attempt, plan.repository, plan.base)
+        scratch, _ = await stage.open_scratch(self.target.attempt, plan.repository, plan.base)
         request = CommitRequest(
             repository=plan.repository,
             branch=scratch,
@@ -246,7 +242,7 @@ class PlannedEffect:
             allow_empty=True,
             source_metarange=record.metarange,
         )
-        return await stage.commit_on_private_branch(ports, self.attempt, request)
+        return await stage.commit_on_private_branch(self.target.attempt, request)
 
 
 def _lost(names: str) -> errors.PublicationRefusedError:
@@ -255,7 +251,6 @@ def _lost(names: str) -> errors.PublicationRefusedError:
 
 
 def unknown_outcome(
-    ports: AttemptPorts,
     attempt: Attempt,
     expected_head: CommitId,
     staged: StagedReference | CommitId | None,
@@ -264,13 +259,8 @@ def unknown_outcome(
     """Log the evidence and keep every branch, because an operator who looks later needs both."""
     attempt.leftovers.staging_may_go = False
     attempt.leftovers.outcome_unknown = True
-    evidence = {
-        "warning": errors.OUTCOME_UNKNOWN,
-        "expected_head": expected_head,
-        "seen": seen,
-        "staged": staged,
-    }
-    ports.progress.phase(Phase.WARNED, evidence)
+    evidence = {"expected_head": expected_head, "seen": seen, "staged": staged}
+    attempt.ports.warn(errors.OUTCOME_UNKNOWN, **evidence)
     return errors.OutcomeUnknownAtDeadlineError(seen)
 
 
@@ -281,8 +271,8 @@ async def refuse_dirty_target(
     page = await ports.lakefs.commits.uncommitted_page(
         repository, branch, amount=errors.PATHS_NAMED_MAX
     )
-    if page.changes:
-        names = ", ".join(change.path for change in page.changes)
+    if page.items:
+        names = ", ".join(change.path for change in page.items)
         more = ", ..." if page.more else ""
         address = f"lakefs://{repository}/{branch}"
         text = (

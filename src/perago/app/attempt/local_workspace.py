@@ -11,10 +11,10 @@ from itertools import chain, islice
 from pathlib import Path
 
 from perago.app.attempt.checkpoints import AttemptCheckpoints
-from perago.app.attempt.context import Attempt, AttemptPorts, Target
+from perago.app.attempt.context import Attempt, Target
 from perago.app.attempt.patience import LAKEFS
 from perago.app.attempt.stage import open_staging, stored_result
-from perago.app.attempt.task_function import Returned, Shown, call_body, call_checks
+from perago.app.attempt.task_function import Returned, call_body, call_checks
 from perago.app.authoring.envelope import check_stored_result
 from perago.app.authoring.guardrails import check_guardrails
 from perago.domain.checkpoints import (
@@ -27,21 +27,21 @@ from perago.domain.checkpoints import (
 )
 from perago.domain.errors import BodyFailedError, PeragoError
 from perago.domain.hand_back import Moment
-from perago.domain.lakefs import CommitId, RepositoryId, StagedReference, WorkspaceReference
+from perago.domain.lakefs import CommitId, RepositoryId, StagedReference
 from perago.domain.sync_plan import SyncPlan
 from perago.ports.errors import ServiceError, WorkspaceLostError
 from perago.ports.task_body import BodyStopped
 from perago.ports.workspace import Materialised, Phase, StagingArea, WorkspaceSource, beside
 
 OUTCOME_NOT_KEPT = "the outcome of the task function is not kept for a later attempt"
+WRITES_DROPPED = "local writes of a read-only task were dropped"
 OUTCOME_REFUSED = "a kept outcome cannot be used"
 DROPPED_PATHS_NAMED_MAX = 10  # enough to see which part of the function wrote; one line of a log
 
 
-async def materialise(
-    ports: AttemptPorts, attempt: Attempt, workspace: WorkspaceReference
-) -> tuple[Path, Materialised]:
+async def materialise(attempt: Attempt) -> tuple[Path, Materialised]:
     """A fresh directory with exactly what the input commit holds under the prefix."""
+    ports, workspace = attempt.ports, attempt.workspace
     directory = await ports.directories.create(attempt.marker)
     attempt.leftovers.directory = directory
     source = WorkspaceSource(workspace.repository, workspace.ref, attempt.spec.prefix)
@@ -71,23 +71,21 @@ async def materialise(
     return directory, materialised
 
 
-async def check_workspace(
-    ports: AttemptPorts, attempt: Attempt, directory: Path, phase: str
-) -> None:
+async def check_workspace(attempt: Attempt, directory: Path, phase: str) -> None:
     """The author's guardrails; `pre` violations are terminal."""
     guardrails = attempt.spec.pre if phase == "pre" else attempt.spec.post
     if guardrails:
-        await ports.concurrency.blocking(lambda: check_guardrails(directory, guardrails, phase))
+        await attempt.ports.concurrency.blocking(
+            lambda: check_guardrails(directory, guardrails, phase)
+        )
     done = Phase.PRE_CHECKED if phase == "pre" else Phase.POST_CHECKED
-    ports.progress.phase(done, {"guardrails": len(guardrails)})
+    attempt.ports.progress.phase(done, {"guardrails": len(guardrails)})
 
 
 @dataclass(frozen=True, slots=True)
 class LocalCompared:
     """A directory and the plan that brings its changes to lakeFS."""
 
-    ports: AttemptPorts
-    attempt: Attempt
     target: Target
     materialised: Materialised
     plan: SyncPlan
@@ -101,12 +99,12 @@ class LocalCompared:
     async def stage(self) -> StagedReference:
         """Upload the plan and commit it; an empty commit says that nothing changed."""
         stored = stored_result(self.target, self.result)
-        branch = await open_staging(self.ports, self.attempt, self.target)
+        branch = await open_staging(self.target)
         await branch.commit_pieces(stored)
         if not self.changed:
             return await branch.commit_written(stored, noop=True)
         counts = await branch.upload(self.materialised, self.plan)
-        await self.ports.lakefs.pipeline.verify(self.materialised, self.plan, branch.area)
+        await self.target.ports.lakefs.pipeline.verify(self.materialised, self.plan, branch.area)
         return await branch.commit_changes(stored, counts)
 
 
@@ -114,7 +112,6 @@ class LocalCompared:
 class LocalRan:
     """A directory that the task function has left."""
 
-    ports: AttemptPorts
     attempt: Attempt
     directory: Path
     materialised: Materialised
@@ -122,7 +119,7 @@ class LocalRan:
 
     async def check(self) -> None:
         """Judge the directory."""
-        await check_workspace(self.ports, self.attempt, self.directory, "post")
+        await check_workspace(self.attempt, self.directory, "post")
 
     async def check_staged(self, target: Target, staged: StagedReference) -> None:
         """Show the checks the directory: it holds what the staged commit holds below the prefix.
@@ -132,26 +129,24 @@ class LocalRan:
         with the plan, and the task function has ended. A cleaner could have removed files since,
         so the directory is asked for its marker again.
         """
-        await self.ports.directories.check(self.directory, self.attempt.execution_id)
-        shown = Shown(staged, self.returned.seconds, directory=self.directory)
-        await call_checks(self.ports, self.attempt, target, shown)
+        await self.attempt.ports.directories.check(self.directory, self.attempt.execution_id)
+        await call_checks(target, staged, self.returned.seconds, self.directory)
 
     async def drop_writes(self) -> None:
         """Say what a read-only task wrote: it publishes nothing.
 
         Whatever cannot be compared (a symlink, a removed directory) is dropped as well.
         """
-        progress = self.ports.progress
-        facts: dict[str, object] = {"warning": "local writes of a read-only task were dropped"}
+        ports = self.attempt.ports
         try:
-            plan = await self.ports.lakefs.pipeline.plan(self.materialised)
+            plan = await ports.lakefs.pipeline.plan(self.materialised)
         except (PeragoError, ServiceError) as error:
-            progress.phase(Phase.WARNED, {**facts, "error": str(error)})
+            ports.warn(WRITES_DROPPED, error=str(error))
             return
         if not plan.is_empty:
             written = chain((file.path for file in plan.upload), (to.path for to, _ in plan.copy))
-            facts["paths"] = list(islice(chain(written, plan.delete), DROPPED_PATHS_NAMED_MAX))
-            progress.phase(Phase.WARNED, facts)
+            paths = islice(chain(written, plan.delete), DROPPED_PATHS_NAMED_MAX)
+            ports.warn(WRITES_DROPPED, paths=list(paths))
 
     async def compare(self, target: Target) -> LocalCompared:
         """Compare with what was downloaded; the directory must still be this execution's.
@@ -159,85 +154,59 @@ class LocalRan:
         Asked on both sides of the scan: a cleaner that removes files while they are compared
         takes the marker too, and what it removed would look like deletions of the task function.
         """
-        ports, attempt = self.ports, self.attempt
-        await ports.directories.check(self.directory, attempt.execution_id)
+        ports, execution_id = self.attempt.ports, self.attempt.execution_id
+        await ports.directories.check(self.directory, execution_id)
         plan = await ports.lakefs.pipeline.plan(self.materialised)
-        await ports.directories.check(self.directory, attempt.execution_id)
+        await ports.directories.check(self.directory, execution_id)
         counts = {"upload": len(plan.upload), "copy": len(plan.copy), "delete": len(plan.delete)}
         ports.progress.phase(Phase.COMPARED, counts)
-        result = self.returned.result
-        return LocalCompared(ports, attempt, target, self.materialised, plan, result)
-
-
-@dataclass(frozen=True, slots=True)
-class LocalOpened:
-    """A directory with exactly what the input commit holds below the prefix."""
-
-    ports: AttemptPorts
-    attempt: Attempt
-    target: Target | None
-    directory: Path
-    materialised: Materialised
-    workspace: WorkspaceReference
-    checkpoints: AttemptCheckpoints | None
-
-    async def check(self) -> None:
-        """Judge the directory."""
-        await check_workspace(self.ports, self.attempt, self.directory, "pre")
-
-    async def run(self) -> LocalRan:
-        """The task function gets the directory."""
-        returned = await call_body(
-            self.ports, self.attempt, self.directory, self.workspace, self.checkpoints
-        )
-        ran = LocalRan(self.ports, self.attempt, self.directory, self.materialised, returned)
-        ran_for = _ran_for(self.attempt, self.target)
-        if ran_for is not None:
-            await _keep_outcome(ran, ran_for)  # first of all: whatever dies from now on, it is kept
-        return ran
+        return LocalCompared(target, self.materialised, plan, self.returned.result)
 
 
 def _checkpoints_of(
-    ports: AttemptPorts, attempt: Attempt, target: Target | None, directory: Path
+    attempt: Attempt, target: Target | None, directory: Path
 ) -> AttemptCheckpoints | None:
     """The checkpoints of an attempt; None where its ports or its level of guarantee give it none.
 
     Only `settled` has a key that all attempts of one logical execution share, and a decision that
     ends the need for checkpoints.
     """
-    uploads = ports.lakefs.uploads
-    if uploads is None or target is None or target.key is None:
+    uploads = attempt.ports.lakefs.uploads
+    if uploads is None or target is None or target.shared_key is None:
         return None
-    if not target.level.shape.decides_by_tag:
-        return None
-    workspace = target.workspace
-    branch = checkpoint_branch(target.key, attempt.execution_id)
+    key, workspace = target.shared_key, target.workspace
+    branch = checkpoint_branch(key, attempt.execution_id)
     staged = StagedReference(workspace.repository, branch, workspace.ref)
     return AttemptCheckpoints(
-        ports,
         attempt,
         uploads,
         StagingArea(staged, CHECKPOINT_FOLDER),
-        siblings=checkpoint_branches_of(target.key),
+        siblings=checkpoint_branches_of(key),
         directory=beside(directory),
     )
 
 
-async def open_local_workspace(
-    ports: AttemptPorts,
-    attempt: Attempt,
-    workspace: WorkspaceReference,
-    target: Target | None = None,
-) -> LocalOpened:
-    """Download into a fresh directory, and beside it the newest checkpoint.
+async def run_on_disk(attempt: Attempt, target: Target | None) -> LocalRan:
+    """Give the task function a directory with exactly what the input commit holds below the prefix.
 
-    A first attempt does not ask for one, because nothing can be there.
+    Beside it lies the newest checkpoint. A first attempt does not ask for one, because nothing can
+    be there. Where the function of this execution ended on this host and its worker died after it,
+    only the steps that follow are left to do.
     """
-    directory, materialised = await materialise(ports, attempt, workspace)
-    checkpoints = _checkpoints_of(ports, attempt, target, directory)
+    ran_for = _ran_for(attempt, target)
+    recovered = None if ran_for is None else await recover_outcome(attempt, ran_for)
+    if recovered is not None:
+        return recovered
+    directory, materialised = await materialise(attempt)
+    checkpoints = _checkpoints_of(attempt, target, directory)
     if checkpoints is not None and (attempt.row.retry_count or attempt.row.poll_count > 1):
         await checkpoints.go_on_from_newest()
-    return LocalOpened(ports, attempt, target, directory, materialised, workspace, checkpoints)
+    await check_workspace(attempt, directory, "pre")
+    returned = await call_body(attempt, directory, checkpoints)
+    ran = LocalRan(attempt, directory, materialised, returned)
+    if ran_for is not None:
+        await _keep_outcome(ran, ran_for)  # first of all: whatever dies from now on, it is kept
+    return ran
 
 
 def _ran_for(attempt: Attempt, target: Target | None) -> RanFor | None:
@@ -247,16 +216,15 @@ def _ran_for(attempt: Attempt, target: Target | None) -> RanFor | None:
     each attempt is a run of its own, and a retry that published the tree of another run would say
     so nowhere.
     """
-    if target is None or target.key is None or not target.level.shape.decides_by_tag:
+    key = None if target is None else target.shared_key
+    if target is None or key is None or not attempt.settings.keeps_outcomes:
         return None
-    if not attempt.settings.keeps_outcomes:
-        return None
-    return RanFor.of(target.key, attempt.task.name, target.workspace, target.prefix, attempt.params)
+    return RanFor.of(key, attempt.task.name, target.workspace, target.prefix, attempt.params)
 
 
 async def _keep_outcome(ran: LocalRan, ran_for: RanFor) -> None:
     """Write down what the task function came to; a disk that refuses costs no attempt."""
-    ports, returned = ran.ports, ran.returned
+    ports, returned = ran.attempt.ports, ran.returned
     try:
         described = await ports.lakefs.pipeline.describe(ran.materialised)
         if described is None:
@@ -265,46 +233,38 @@ async def _keep_outcome(ran: LocalRan, ran_for: RanFor) -> None:
         await ports.directories.keep_outcome(ran.directory, ran_for.key, kept.as_text())
         ran.attempt.leftovers.has_outcome = True
     except (PeragoError, ServiceError) as error:
-        facts = {"warning": OUTCOME_NOT_KEPT, "error": str(error)}
-        ports.progress.phase(Phase.WARNED, facts)
+        ports.warn(OUTCOME_NOT_KEPT, error=str(error))
 
 
-async def recover_outcome(
-    ports: AttemptPorts, attempt: Attempt, target: Target | None
-) -> LocalRan | None:
+async def recover_outcome(attempt: Attempt, ran_for: RanFor) -> LocalRan | None:
     """Go on where an attempt of this execution died: no download, no task function.
 
     Looks on this disk only. What cannot be used is removed with its directory, so that the next
     attempt does not meet it again.
     """
-    ran_for = None if attempt.task.on_spark else _ran_for(attempt, target)
-    if ran_for is None:
-        return None
+    ports = attempt.ports
     try:
         found = await ports.directories.kept_outcomes(ran_for.key)
     except ServiceError as error:
-        ports.progress.phase(Phase.WARNED, {"warning": OUTCOME_REFUSED, "error": str(error)})
+        ports.warn(OUTCOME_REFUSED, error=str(error))
         return None
     for directory, text in found:
         try:
-            return await _recovered(ports, attempt, ran_for, directory, text)
+            return await _recovered(attempt, ran_for, directory, text)
         except (PeragoError, ServiceError) as error:
-            facts = {"directory": str(directory), "error": str(error)}
-            ports.progress.phase(Phase.WARNED, {"warning": OUTCOME_REFUSED, **facts})
+            ports.warn(OUTCOME_REFUSED, directory=str(directory), error=str(error))
             attempt.leftovers.directory = None
             with suppress(PeragoError, ServiceError):  # garbage collection finds it otherwise
                 await ports.directories.remove(directory)
     return None
 
 
-async def _recovered(
-    ports: AttemptPorts, attempt: Attempt, ran_for: RanFor, directory: Path, text: str
-) -> LocalRan:
+async def _recovered(attempt: Attempt, ran_for: RanFor, directory: Path, text: str) -> LocalRan:
     """Take a directory over and look at it; raises where its outcome is of no use here.
 
     Taken over first: what is compared must not be taken by another process meanwhile.
     """
-    kept = read_kept_outcome(text)
+    ports, kept = attempt.ports, read_kept_outcome(text)
     if kept is None:
         raise WorkspaceLostError(f"the outcome kept for {directory} cannot be read")
     if kept.ran_for != ran_for:
@@ -323,4 +283,4 @@ async def _recovered(
     facts = {"directory": str(directory), "task_function_seconds": round(kept.seconds, 3)}
     ports.progress.phase(Phase.RECOVERED, facts)
     returned = Returned(kept.result, kept.seconds)
-    return LocalRan(ports, attempt, directory, materialised, returned)
+    return LocalRan(attempt, directory, materialised, returned)

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any, Protocol, TypeVar, cast, final
 
 from perago.domain.hand_back import Cause
-from perago.ports.asking import RepeatedRequest, Repetitions, heard_by
+from perago.ports.asking import Repetitions, heard_by
 from perago.ports.errors import OutcomeUnknownError, ServiceError, UnavailableError, is_away
 from perago.ports.system import Clock
 from perago.ports.task_body import BodyStopped, Lease
@@ -45,7 +45,7 @@ REPEATED: Mapping[str, frozenset[str]] = MappingProxyType(
         # An attempt deletes objects on its own branch only, and an absent object is no error.
         "objects": frozenset({"list_page", "read", "delete_many"}),
         # A plan is made from the disk, by Spark jobs where Spark moves the workspace.
-        "pipeline": frozenset({"plan", "verify", "listing"}),
+        "pipeline": frozenset({"plan", "verify"}),
         # A canary makes branches of its own each time.
         "trust": frozenset({"file", "proven"}),
         "known": frozenset({"check"}),
@@ -272,11 +272,11 @@ class _RepetitionsAsWait:
         self._patience = patience
         self._terms = terms
         self._what = what
-        self._failing: set[RepeatedRequest] = set()
+        self._failing: set[object] = set()
         self._wait: Wait | None = None
         self._closed = False
 
-    def failed(self, request: RepeatedRequest, error: ServiceError) -> None:
+    def failed(self, request: object, error: ServiceError) -> None:
         """Begin to wait with the first of them."""
         if self._closed:
             return
@@ -287,7 +287,7 @@ class _RepetitionsAsWait:
         self._wait.failures += 1
         self._wait.report(self._terms.progress, self._terms.clock.monotonic(), str(error))
 
-    def over(self, request: RepeatedRequest) -> None:
+    def over(self, request: object) -> None:
         """The wait is over with the last of them."""
         self._failing.discard(request)
         if not self._failing:

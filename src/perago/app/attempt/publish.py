@@ -56,11 +56,7 @@ RoundEnd: TypeAlias = Publication | LookAgain | Pending
 
 
 async def publish(
-    ports: AttemptPorts,
-    attempt: Attempt,
-    target: Target,
-    staged: StagedReference | None,
-    walk: FirstParentWalk | None = None,
+    target: Target, staged: StagedReference | None, walk: FirstParentWalk | None = None
 ) -> Publication:
     """Bring the staged commit (or a no-op) to its end on the target branch.
 
@@ -71,9 +67,9 @@ async def publish(
     removed = None
     if staged is not None and target.level.shape.reads_removed:
         # Once, before the rounds: commits do not change, and a round that takes long loses races.
-        removed = await find_removed(ports, target, staged.commit)
-    publishing = _Publishing(ports, attempt, target, staged, removed, walk)
-    return await publish_in_rounds(ports, attempt, publishing.one_round)
+        removed = await find_removed(target, staged.commit)
+    publishing = _Publishing(target, staged, removed, walk)
+    return await publish_in_rounds(target.attempt, publishing.one_round)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +79,6 @@ class _Publishing:
     `removed` is what it removes, if the policy asks; `walk` the look of the first round.
     """
 
-    ports: AttemptPorts
-    attempt: Attempt
     target: Target
     staged: StagedReference | None
     removed: str | None
@@ -95,7 +89,7 @@ class _Publishing:
         walk, workspace = self.walk if number == 0 else None, self.target.workspace
         if self.target.isolation is not Isolation.PREFIX:
             return await self._round(walk)
-        async with self.ports.concurrency.turn(f"{workspace.repository}/{workspace.branch}"):
+        async with self.target.ports.concurrency.turn(f"{workspace.repository}/{workspace.branch}"):
             return await self._round(walk)
 
     async def _round(self, walk: FirstParentWalk | None) -> RoundEnd:
@@ -103,32 +97,32 @@ class _Publishing:
 
         After a wait the look is an old one: a head that was read before it must not be relocated.
         """
-        ports, attempt, target = self.ports, self.attempt, self.target
-        waits = ports.patience.waits
+        target, patience = self.target, self.target.ports.patience
+        waits = patience.waits
         facts = await self._read_facts(walk)
-        plan = build_workspace_publication_plan(target.level, facts, target.identity(attempt))
+        plan = build_workspace_publication_plan(target.level, facts, target.identity)
         match plan.effect:
             case Adopt(record):
                 return Publication(record.commit, EFFECT_LABELS[Adopt], record.metadata)
             case Keep(ref):
-                await check_attempt(ports, attempt)
-                if ports.patience.waits != waits:
+                await check_attempt(target.attempt)
+                if patience.waits != waits:
                     return WAITED
                 return Publication(ref, EFFECT_LABELS[Keep])
             case _:
-                effect = PlannedEffect(ports, attempt, target, plan)
+                effect = PlannedEffect(target, plan)
                 prepared = await effect.prepare()
                 if isinstance(prepared, LookAgain):
                     return prepared
-                await check_attempt(ports, attempt)
-                if ports.patience.waits != waits:
+                await check_attempt(target.attempt)
+                if patience.waits != waits:
                     return WAITED
                 return await _act(effect, prepared)
 
     async def _read_facts(self, walk: FirstParentWalk | None) -> PublicationFacts:
         """Read the head, its history down to the input, and under prefix isolation what moved."""
         target = self.target
-        walk = walk or await read_walk(self.ports, target)
+        walk = walk or await read_walk(target)
         moved = walk.reached and walk.head.commit != target.workspace.ref
         untouched = False
         if target.isolation is Isolation.PREFIX and moved:
@@ -137,22 +131,23 @@ class _Publishing:
             workspace=target.workspace,
             walk=walk,
             staged=self.staged,
-            logical_task_key=self.attempt.row.logical_task_key,
+            logical_task_key=target.attempt.row.logical_task_key,
             execution_key=target.key,
             isolation=target.isolation,
             untouched=untouched,
             removed=self.removed,
-            require_ownership=self.attempt.settings.require_ownership,
+            require_ownership=target.attempt.settings.require_ownership,
         )
 
     async def _is_untouched(self, head: CommitId) -> bool:
         """Whether neither the prefix nor anything reserved differs between input and head."""
-        workspace, diff = self.target.workspace, self.ports.lakefs.commits.diff_page
+        target, diff = self.target, self.target.ports.lakefs.commits.diff_page
+        workspace = target.workspace
         differs = partial(diff, workspace.repository, workspace.ref, head, amount=1)
-        mine, reserved = await self.ports.concurrency.together(
-            differs(prefix=listing_prefix(self.target.prefix)), differs(prefix=ACTIONS_PREFIX)
+        mine, reserved = await target.ports.concurrency.together(
+            differs(prefix=listing_prefix(target.prefix)), differs(prefix=ACTIONS_PREFIX)
         )
-        return not (mine.changes or reserved.changes)
+        return not (mine.items or reserved.items)
 
 
 async def _act(effect: PlannedEffect, prepared: CommitId) -> RoundEnd:
@@ -178,32 +173,33 @@ async def _act(effect: PlannedEffect, prepared: CommitId) -> RoundEnd:
             assert_never(after)
 
 
-async def read_first_walk(ports: AttemptPorts, target: Target) -> FirstParentWalk | None:
+async def read_first_walk(target: Target) -> FirstParentWalk | None:
     """The look that can be made beside the decision: the fence compares its head in the server.
 
     Under prefix isolation the publishers of one branch take turns, and each looks in its own.
     """
     if target.isolation is Isolation.PREFIX:
         return None
-    return await read_walk(ports, target)
+    return await read_walk(target)
 
 
-async def read_walk(ports: AttemptPorts, target: Target) -> FirstParentWalk:
+async def read_walk(target: Target) -> FirstParentWalk:
     """The target's head and its history down to the input, as far as the policy looks."""
-    workspace = target.workspace
+    workspace, lakefs = target.workspace, target.ports.lakefs
     commits_read_max = target.level.shape.commits_read_max
     if commits_read_max == 1:
-        head = await ports.lakefs.branches.head(workspace.repository, workspace.branch)
+        head = await lakefs.branches.head(workspace.repository, workspace.branch)
         return FirstParentWalk((head,), reached=head.commit == workspace.ref)
-    return await ports.lakefs.commits.first_parents(
+    return await lakefs.commits.first_parents(
         workspace.repository, workspace.branch, workspace.ref, commits_max=commits_read_max
     )
 
 
 async def publish_in_rounds(
-    ports: AttemptPorts, attempt: Attempt, one_round: Callable[[int], Awaitable[RoundEnd]]
+    attempt: Attempt, one_round: Callable[[int], Awaitable[RoundEnd]]
 ) -> Publication:
     """Rounds until there is a publication; `perago.finish` publishes a run in the same way."""
+    ports = attempt.ports
     time = WorkTime(ports.patience, ports.clock, attempt.effect_seconds)
     seen, pending = "no round was finished", None
     for number in range(ROUNDS_MAX):
@@ -222,7 +218,7 @@ async def publish_in_rounds(
         await _pause_after(ports, number)
     if pending is not None:
         text = f"the head was {pending.expected_head}; {seen}"
-        unknown = unknown_outcome(ports, attempt, pending.expected_head, pending.staged, text)
+        unknown = unknown_outcome(attempt, pending.expected_head, pending.staged, text)
         unknown.cause = ports.patience.ended_by  # whoever goes on finds the decision
         raise unknown
     text = f"other writers kept moving the target branch: {seen}"
@@ -264,32 +260,24 @@ class Finished:
 
 
 async def finish_decision(
-    ports: AttemptPorts,
-    attempt: Attempt,
-    target: Target,
-    decision: SettledDecision,
-    walk: FirstParentWalk | None = None,
+    target: Target, decision: SettledDecision, walk: FirstParentWalk | None = None
 ) -> Finished:
     """Publish the decision, or adopt the publication that is already there.
 
     `walk` is the target as it was read beside the decision, if it was.
     """
     staged = None if decision.noop else decision.staged
-    publication = await publish(ports, attempt, target, staged, walk)
-    return Finished(publication.ref, await _result(ports, attempt, target, decision, publication))
+    publication = await publish(target, staged, walk)
+    return Finished(publication.ref, await _result(target, decision, publication))
 
 
 async def _result(
-    ports: AttemptPorts,
-    attempt: Attempt,
-    target: Target,
-    decision: SettledDecision,
-    publication: Publication,
+    target: Target, decision: SettledDecision, publication: Publication
 ) -> Mapping[str, object]:
     """The result of what is on the target: an adopted commit may be of an older decision."""
     staged = publication.adopted.get(STAGING_COMMIT, decision.staged.commit)
     if staged == decision.staged.commit:
         return decision.result
     workspace = target.workspace
-    record = await ports.lakefs.commits.read(workspace.repository, staged)
-    return (await decision_of(ports, attempt, target, record, input_ref=workspace.ref)).result
+    record = await target.ports.lakefs.commits.read(workspace.repository, staged)
+    return (await decision_of(target, record, input_ref=workspace.ref)).result

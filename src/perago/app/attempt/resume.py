@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from perago.app.attempt.agree import decision_of, read_decision
-from perago.app.attempt.context import Attempt, AttemptPorts, Target
+from perago.app.attempt.context import Target
 from perago.app.attempt.publish import Finished, finish_decision
 from perago.domain import commit_metadata as metadata
 from perago.domain import lakefs, settled
@@ -16,24 +16,18 @@ from perago.ports.lakefs import Commits, TagRecord
 from perago.ports.workspace import Phase
 
 
-async def resume(
-    ports: AttemptPorts, attempt: Attempt, target: Target, decided: lakefs.CommitId
-) -> Finished:
+async def resume(target: Target, decided: lakefs.CommitId) -> Finished:
     """Finish the decision of an earlier attempt of this execution."""
-    decision = await read_decision(ports, attempt, target, decided)
-    attempt.leftovers.staging = (decision.staged.repository, decision.staged.branch)
-    attempt.leftovers.staging_may_go = False
-    attempt.leftovers.proposed = decision.staged.commit
-    attempt.leftovers.decided = True
-    ports.progress.phase(Phase.RESUMED, {"commit": decided, "noop": decision.noop})
-    return await finish_decision(ports, attempt, target, decision)
+    decision, leftovers = await read_decision(target, decided), target.attempt.leftovers
+    leftovers.staging = (decision.staged.repository, decision.staged.branch)
+    leftovers.staging_may_go = False
+    leftovers.proposed = decision.staged.commit
+    leftovers.decided = True
+    target.ports.progress.phase(Phase.RESUMED, {"commit": decided, "noop": decision.noop})
+    return await finish_decision(target, decision)
 
 
-async def find_decision_on_other_input(
-    ports: AttemptPorts,
-    attempt: Attempt,
-    target: Target,
-) -> Finished | None:
+async def find_decision_on_other_input(target: Target) -> Finished | None:
     """A retry may meet decisions of its own chain on another input or for other params.
 
     of one of them the target has   same params, same branch   other params or branch   nothing
@@ -51,18 +45,17 @@ async def find_decision_on_other_input(
     refused: lakefs.CommitId | None = None
     open_elsewhere = target.isolation is Isolation.PREFIX
     for tag in target.others:
-        published = await find_publication_of(
-            ports.lakefs.commits, target.workspace.repository, tag
-        )
+        commits = target.ports.lakefs.commits
+        published = await find_publication_of(commits, target.workspace.repository, tag)
         if isinstance(published, OpenDecision):
             open_elsewhere |= published.branch != target.workspace.branch
         if not isinstance(published, PublishedDecision):
             continue
-        theirs = ExecutionInput(published.workspace, published.prefix, attempt.params)
+        theirs = ExecutionInput(published.workspace, published.prefix, target.attempt.params)
         assert target.key is not None, "settled always has a key"
         same_params = key_on_input(target.key, theirs) == decision_key(tag.name)
         if same_params and published.workspace.branch == target.workspace.branch:
-            return await _adopt(ports, attempt, target, tag.commit, published)
+            return await _adopt(target, tag.commit, published)
         refused = published.record.commit
     if refused is not None:
         text = (
@@ -132,11 +125,7 @@ async def find_publication_of(
 
 
 async def _adopt(
-    ports: AttemptPorts,
-    attempt: Attempt,
-    target: Target,
-    decided: lakefs.CommitId,
-    published: PublishedDecision,
+    target: Target, decided: lakefs.CommitId, published: PublishedDecision
 ) -> Finished:
     """The publication with the result of what was staged for it.
 
@@ -144,7 +133,7 @@ async def _adopt(
     """
     found = published.record
     staged = found.metadata.get(metadata.STAGING_COMMIT, decided)
-    record = await ports.lakefs.commits.read(target.workspace.repository, staged)
-    decision = await decision_of(ports, attempt, target, record, input_ref=published.workspace.ref)
-    attempt.leftovers.decided = True
+    record = await target.ports.lakefs.commits.read(target.workspace.repository, staged)
+    decision = await decision_of(target, record, input_ref=published.workspace.ref)
+    target.attempt.leftovers.decided = True
     return Finished(found.commit, decision.result)

@@ -3,9 +3,9 @@
 The order of steps is the specification's; what each step decides is the domain's. One except
 turns whatever ended the attempt into a status, one pass cleans, nothing else is caught here.
 
-A workspace is a local directory or Spark's. Each step is a method of the value that the step before
-has made, so none can be called too early: open -> `run` -> `compare` -> `stage`. What was staged
-goes to `check_staged` of what has run, which knows where the checks can see it.
+A workspace is a local directory or Spark's. Once the task function has run, each step is a method
+of the value that the step before has made, so none can be called too early: `compare` -> `stage`.
+What was staged goes to `check_staged` of what has run, which knows where the checks can see it.
 """
 
 from collections.abc import Callable, Mapping
@@ -21,19 +21,18 @@ from perago.app.attempt.complete import (
     leave_outcome,
     with_patience,
 )
-from perago.app.attempt.context import Attempt, AttemptPorts, Target
+from perago.app.attempt.context import Attempt, Target
 from perago.app.attempt.ending import HANDED_BACK, end_of_failure, failed_update
-from perago.app.attempt.local_workspace import LocalRan, open_local_workspace, recover_outcome
+from perago.app.attempt.local_workspace import LocalRan, run_on_disk
 from perago.app.attempt.publish import Finished, finish_decision, publish, read_first_walk
 from perago.app.attempt.resume import find_decision_on_other_input, resume
-from perago.app.attempt.spark_workspace import SparkRan, open_spark_workspace
+from perago.app.attempt.spark_workspace import SparkRan, run_on_spark
 from perago.app.attempt.task_function import produce_freely
 from perago.app.authoring import envelope
 from perago.app.authoring.failure import error_code
 from perago.app.authoring.workspace_spec import WorkspaceInput
 from perago.domain.attempt import AttemptStatus, Stale
 from perago.domain.errors import CompletionRefusedError, MadeGoodError, StaleAttemptError
-from perago.domain.lakefs import WorkspaceReference
 from perago.ports.conductor import AttemptEnd, HandBack, TerminalUpdate
 from perago.ports.task_body import Lease
 from perago.ports.workspace import Phase
@@ -65,7 +64,6 @@ def ignore(error: Exception) -> None:
 
 
 async def run_attempt(
-    ports: AttemptPorts,
     attempt: Attempt,
     lease: Lease,
     *,
@@ -80,14 +78,13 @@ async def run_attempt(
     Leftovers are removed when the end was sent: the row must not wait for it, and whether the end
     counts says what may go.
     """
-    began = ports.clock.monotonic() if polled_at is None else polled_at
-    ports.progress.phase(Phase.STARTED, {"task_id": attempt.row.task_id})
+    began = attempt.ports.clock.monotonic() if polled_at is None else polled_at
+    attempt.ports.progress.phase(Phase.STARTED, {"task_id": attempt.row.task_id})
     error: Exception | None = None
     update: AttemptEnd | None
     try:
         _require_no_retry(attempt)
-        patient = with_patience(ports, attempt, lease, began, failed)
-        output = await _produce_output(patient, attempt)
+        output = await _produce_output(with_patience(attempt, lease, began, failed))
         update = TerminalUpdate(
             attempt=attempt.row,
             worker_id=attempt.settings.worker_id,
@@ -97,16 +94,15 @@ async def run_attempt(
     except Exception as caught:  # noqa: BLE001 - every failure becomes the attempt's status
         failed(caught)
         update, error = end_of_failure(attempt, caught)
-        await leave_outcome(ports, attempt, caught)
-    report = await _end(
-        ports, attempt, AttemptReport(update, Recorded.SUPERSEDED, error), lease, began
-    )
+        await leave_outcome(attempt, caught)
+    report = AttemptReport(update, Recorded.SUPERSEDED, error)
+    report = await _end(attempt, report, lease, began)
     counts = report.recorded is Recorded.RECORDED and report.error is None
     # The branch alone keeps the data of a decision. Until a completion counts, a retry may need it.
     if attempt.leftovers.decided and counts:
         attempt.leftovers.staging_may_go = True
-    await clean_up(ports, attempt.leftovers)
-    ports.progress.phase(Phase.ENDED, _end_facts(attempt, report))
+    await clean_up(attempt)
+    attempt.ports.progress.phase(Phase.ENDED, _end_facts(attempt, report))
     return report
 
 
@@ -137,58 +133,59 @@ def _end_facts(attempt: Attempt, report: AttemptReport) -> dict[str, object]:
 
 
 async def _end(
-    ports: AttemptPorts, attempt: Attempt, report: AttemptReport, lease: Lease, began: float
+    attempt: Attempt, report: AttemptReport, lease: Lease, began: float
 ) -> AttemptReport:
     """Send the end if there is one to send; what became of it."""
     if report.update is None:
         await lease.end()
         return report
     try:
-        recorded = await complete(ports, attempt, report.update, lease, began=began)
+        recorded = await complete(attempt, report.update, lease, began=began)
     except StaleAttemptError as stale:  # the failure that came first is the one to tell
         return AttemptReport(None, Recorded.SUPERSEDED, report.error or stale)
     except CompletionRefusedError as refused:  # the row waits for an end that can be taken
         failure = failed_update(attempt, refused)
         failed = AttemptReport(failure, Recorded.UNKNOWN, refused)
-        return await _end(ports, attempt, failed, lease, began)
+        return await _end(attempt, failed, lease, began)
     return AttemptReport(report.update, recorded, report.error)
 
 
-async def _produce_output(ports: AttemptPorts, attempt: Attempt) -> Mapping[str, object]:
+async def _produce_output(attempt: Attempt) -> Mapping[str, object]:
     """The output of a completed attempt; whatever goes wrong is raised."""
     given = read_input(attempt)
     attempt = replace(attempt, task=envelope.resolved_task(attempt.task, attempt.params))
     if given is None:
-        return await produce_freely(ports, attempt)
-    workspace = given.as_value()
+        return await produce_freely(attempt)
     if attempt.spec.read_only:
-        await ports.lakefs.known.check(workspace, ports.concurrency, writes=False)
-        ran = await _run_task_function(ports, attempt, workspace, None)
+        known, concurrency = attempt.ports.lakefs.known, attempt.ports.concurrency
+        await known.check(attempt.workspace, concurrency, writes=False)
+        ran = await _run_task_function(attempt, None)
         await ran.drop_writes()
-        return envelope.workspace_task_output(given, workspace.ref, ran.returned.result)
-    target = await choose_target(ports, attempt, workspace)
+        return envelope.workspace_task_output(given, given.ref, ran.returned.result)
+    target = await choose_target(attempt)
     finished = None
     if target.others:
         # A retry may get another input than its predecessor. What that one decided and published
         # is the output, because one task must not publish twice.
-        finished = await find_decision_on_other_input(ports, attempt, target)
+        finished = await find_decision_on_other_input(target)
     if finished is None and target.decided is not None:
         # An earlier attempt decided on a commit before it died. Running the task function again
         # could produce another tree, and two trees for one execution must never be published.
-        finished = await resume(ports, attempt, target, target.decided)
+        finished = await resume(target, target.decided)
     if finished is None:
-        finished = await _produce_publication(ports, attempt, target)
+        finished = await _produce_publication(target)
     # The result was checked where it came from: the body's as it returned, a stored one as it was
     # read. Of the input workspace only `ref` changes.
     return envelope.workspace_task_output(given, finished.ref, finished.result)
 
 
-async def _produce_publication(ports: AttemptPorts, attempt: Attempt, target: Target) -> Finished:
+async def _produce_publication(target: Target) -> Finished:
     """Run the task function, compare, stage, check what was staged, decide, publish."""
-    ran = await _run_task_function(ports, attempt, target.workspace, target)
+    attempt, patience = target.attempt, target.ports.patience
+    ran = await _run_task_function(attempt, target)
     compared = await ran.compare(target)
     if compared.changed:
-        await check_attempt(ports, attempt)  # before anything is uploaded for a lost attempt
+        await check_attempt(attempt)  # before anything is uploaded for a lost attempt
     staged = None
     if compared.changed or target.level.shape.decides_by_tag:
         staged = await compared.stage()
@@ -198,34 +195,21 @@ async def _produce_publication(ports: AttemptPorts, attempt: Attempt, target: Ta
     if target.level.shape.decides_by_tag:
         assert staged is not None, "a decision is about a commit, also when nothing changed"
         mine = SettledDecision(staged, noop=not compared.changed, result=ran.returned.result)
-        waits = ports.patience.waits
-        decision, walk = await ports.concurrency.together(
-            agree(ports, attempt, target, mine), read_first_walk(ports, target)
+        waits = patience.waits
+        decision, walk = await target.ports.concurrency.together(
+            agree(target, mine), read_first_walk(target)
         )
-        if ports.patience.waits != waits:  # the look may be as old as the wait was long
+        if patience.waits != waits:  # the look may be as old as the wait was long
             walk = None
-        return await finish_decision(ports, attempt, target, decision, walk)
-    publication = await publish(ports, attempt, target, staged)
+        return await finish_decision(target, decision, walk)
+    publication = await publish(target, staged)
     return Finished(publication.ref, ran.returned.result)
 
 
-async def _run_task_function(
-    ports: AttemptPorts, attempt: Attempt, workspace: WorkspaceReference, target: Target | None
-) -> LocalRan | SparkRan:
-    """Show the input commit, then guardrails, task function, guardrails; read-only without target.
-
-    Where the function of this execution ended on this host and its worker died after it, only the
-    guardrails that follow it are left to do.
-    """
-    ran: LocalRan | SparkRan | None = await recover_outcome(ports, attempt, target)
-    if ran is None:
-        opened = (
-            await open_spark_workspace(ports, attempt, workspace, target)
-            if attempt.task.on_spark
-            else await open_local_workspace(ports, attempt, workspace, target)
-        )
-        await opened.check()
-        ran = await opened.run()
+async def _run_task_function(attempt: Attempt, target: Target | None) -> LocalRan | SparkRan:
+    """Show the input commit, guardrails, task function, guardrails; read-only without target."""
+    run = run_on_spark if attempt.task.on_spark else run_on_disk
+    ran = await run(attempt, target)
     await ran.check()
     return ran
 

@@ -18,10 +18,9 @@ from perago.app.attempt.complete import check_attempt, delete_staging
 from perago.app.attempt.context import Attempt, AttemptPorts, Target
 from perago.app.attempt.effects import refuse_dirty_target
 from perago.app.attempt.patience import LAKEFS
-from perago.app.attempt.task_function import Returned, Shown, call_body, call_checks
+from perago.app.attempt.task_function import Returned, call_body, call_checks
 from perago.app.authoring.guardrails import check_guardrails_on_listing
 from perago.domain import lakefs
-from perago.domain.attempt import ExecutionId
 from perago.domain.errors import PATHS_NAMED_MAX, OutsidePrefixError, PublicationRefusedError
 from perago.domain.key_ranges import (
     JobFiles,
@@ -33,15 +32,15 @@ from perago.domain.key_ranges import (
 from perago.domain.paths import is_reserved_object, listing_prefix
 from perago.domain.sync_plan import batched
 from perago.ports.asking import pages
-from perago.ports.lakefs import Change, ChangeKind, ChangePage
-from perago.ports.objects import DELETE_PATHS_MAX
+from perago.ports.lakefs import Change, ChangeKind
+from perago.ports.objects import DELETE_PATHS_MAX, Page
 from perago.ports.workspace import Materialised, Phase, SparkRoots, WorkspaceSource
 
 LITTER_KEPT_MAX = 10_000  # paths in memory; more are deleted before the next page is asked for
 COMMITS_MAX = 5
 """Spark tasks that were given up may still write after a commit; the next commit removes that. A
 branch that is written to after five of them has a writer that does not end: the attempt fails."""
-AskForChanges: TypeAlias = Callable[[str], Awaitable[ChangePage]]
+AskForChanges: TypeAlias = Callable[[str], Awaitable[Page[Change]]]
 """Answers the page of changes after a path."""
 
 
@@ -49,11 +48,8 @@ AskForChanges: TypeAlias = Callable[[str], Awaitable[ChangePage]]
 class SparkFiles:
     """The two directories of one attempt, below its own."""
 
-    ports: AttemptPorts
-    workspace: lakefs.WorkspaceReference
-    prefix: str
+    attempt: Attempt
     directory: Path
-    execution_id: ExecutionId
     _output: Materialised | None = field(default=None)
 
     async def fetch(self, *, writes: bool) -> tuple[str, str | None]:
@@ -67,12 +63,12 @@ class SparkFiles:
     async def store(self, branch: stage.StagingBranch) -> None:
         """Bring what Spark changed onto the private branch, uncommitted."""
         assert self._output is not None, "fetched before"
-        pipeline, output = self.ports.lakefs.pipeline, self._output
-        await self.ports.concurrency.blocking(lambda: remove_litter(output.directory))
+        ports, execution_id, output = self.attempt.ports, self.attempt.execution_id, self._output
+        await ports.concurrency.blocking(lambda: remove_litter(output.directory))
         # On both sides of the scan, as for a local workspace: a cleaner takes the marker too.
-        await self.ports.directories.check(self.directory, self.execution_id)
-        plan = await pipeline.plan(output)
-        await self.ports.directories.check(self.directory, self.execution_id)
+        await ports.directories.check(self.directory, execution_id)
+        plan = await ports.lakefs.pipeline.plan(output)
+        await ports.directories.check(self.directory, execution_id)
         await branch.upload(output, plan)
 
     async def fetch_staged(self, commit: lakefs.CommitId) -> str:
@@ -81,11 +77,10 @@ class SparkFiles:
         return self._root("staged")
 
     async def _materialise(self, name: str, commit: lakefs.CommitId | None = None) -> Materialised:
-        ports, outer = self.ports, self.directory / name
-        directory = outer / listing_prefix(self.prefix)
-        source = WorkspaceSource(
-            self.workspace.repository, commit or self.workspace.ref, self.prefix
-        )
+        ports, outer, prefix = self.attempt.ports, self.directory / name, self.attempt.spec.prefix
+        directory = outer / listing_prefix(prefix)
+        workspace = self.attempt.workspace
+        source = WorkspaceSource(workspace.repository, commit or workspace.ref, prefix)
 
         def make_empty() -> None:
             shutil.rmtree(outer, ignore_errors=True)  # half of a download that got no answer
@@ -153,7 +148,7 @@ class BranchSweep:
 
     async def uncommitted(self) -> Swept:
         """Delete litter that is not committed, count changes; raise when any is foreign."""
-        branch, ask = self.branch, self.branch.ports.lakefs.commits.uncommitted_page
+        branch, ask = self.branch, self.branch.target.ports.lakefs.commits.uncommitted_page
         return await self._sweep(lambda after: ask(branch.repository, branch.name, after=after))
 
     async def committed(self, commit: lakefs.CommitId) -> Swept:
@@ -162,7 +157,8 @@ class BranchSweep:
         Litter is deleted from the branch and not from the commit: where there was some, another
         commit has to follow.
         """
-        workspace, diff = self.branch.target.workspace, self.branch.ports.lakefs.commits.diff_page
+        target = self.branch.target
+        workspace, diff = target.workspace, target.ports.lakefs.commits.diff_page
         ask = partial(diff, workspace.repository, workspace.ref, commit, prefix="")
         return await self._sweep(lambda after: ask(after=after))
 
@@ -170,7 +166,7 @@ class BranchSweep:
         """Litter that the input commit has already is left as the body left it."""
         swept, litter, jobs = Swept(), list[str](), JobFiles()
         async for page in pages(ask):
-            for change in page.changes:
+            for change in page.items:
                 added = change.kind is ChangeKind.ADDED
                 if added and is_job_litter(change.path):
                     litter.append(change.path)
@@ -187,7 +183,7 @@ class BranchSweep:
 
     async def _settle_jobs(self, jobs: JobFiles, swept: Swept) -> None:
         """Keep what manifests name; delete the rest and the manifests themselves."""
-        branch, read = self.branch, self.branch.ports.lakefs.objects.read
+        branch, read = self.branch, self.branch.target.ports.lakefs.objects.read
         for job, path in jobs.manifests.items():
             names = parse_manifest(await read(branch.repository, branch.name, path))
             self._named[job] = names | self._named.get(job, frozenset())
@@ -202,7 +198,7 @@ class BranchSweep:
         swept.litter += len(rest)
 
     async def _delete(self, paths: list[str]) -> None:
-        branch, objects = self.branch, self.branch.ports.lakefs.objects
+        branch, objects = self.branch, self.branch.target.ports.lakefs.objects
         for batch in batched(paths, DELETE_PATHS_MAX):
             await objects.delete_many(branch.repository, branch.name, batch)
 
@@ -218,7 +214,7 @@ async def list_workspace(
     listed = pages(
         lambda after: ports.lakefs.objects.list_page(repository, ref, prefix=outer, after=after)
     )
-    sizes = {entry.path: entry.size async for page in listed for entry in page.entries}
+    sizes = {entry.path: entry.size async for page in listed for entry in page.items}
     return {
         path[len(outer) :]: size
         for path, size in sizes.items()
@@ -256,16 +252,14 @@ class SparkCompared:
 class SparkRan:
     """What Spark left on the private branch; without a branch the task was read-only."""
 
-    ports: AttemptPorts
     attempt: Attempt
-    workspace: lakefs.WorkspaceReference
     branch: stage.StagingBranch | None
     returned: Returned
     files: SparkFiles | None
 
     async def check_staged(self, target: Target, staged: lakefs.StagedReference) -> None:
         """Let the session of the checks read the staged commit, as the body's reads the input."""
-        ports = self.ports
+        ports = self.attempt.ports
         root = f"s3a://{staged.repository}/{staged.commit}/"
         if self.files is not None:
             root = await self.files.fetch_staged(staged.commit)
@@ -278,13 +272,12 @@ class SparkRan:
             gateway=ports.spark_gateway,
         )
         sizes = await list_workspace(ports, staged.repository, staged.commit, target.prefix)
-        shown = Shown(staged, self.returned.seconds, spark=roots, sizes=sizes)
-        await call_checks(ports, self.attempt, target, shown)
+        await call_checks(target, staged, self.returned.seconds, roots, sizes)
 
     async def check(self) -> None:
         """Judge a listing of the private branch."""
-        ref = self.workspace.ref if self.branch is None else self.branch.name
-        await _check_listing(self.ports, self.attempt, self.workspace, ref, "post")
+        ref = self.attempt.workspace.ref if self.branch is None else self.branch.name
+        await _check_listing(self.attempt, ref, "post")
 
     async def drop_writes(self) -> None:
         """There was nowhere to write."""
@@ -295,7 +288,7 @@ class SparkRan:
         A no-op needs no branch, unless the policy decides by a tag and puts its empty commit there.
         """
         assert self.branch is not None, "read-only attempts stage nothing"
-        ports, branch, workspace = self.ports, self.branch, self.workspace
+        ports, branch, workspace = target.ports, self.branch, target.workspace
         # A Spark task function holds keys that could write to the target itself: refused as well.
         await refuse_dirty_target(ports, workspace.repository, workspace.branch)
         sweep = BranchSweep(branch)
@@ -312,77 +305,52 @@ class SparkRan:
         return SparkCompared(branch, sweep, swept.has_changes, self.returned.result)
 
 
-@dataclass(frozen=True, slots=True)
-class SparkOpened:
-    """A directory for the marker; the data stays in lakeFS, or in files where it is in memory."""
+async def run_on_spark(attempt: Attempt, target: Target | None) -> SparkRan:
+    """Give the task function roots: the data stays in lakeFS, or in files where it is in memory.
 
-    ports: AttemptPorts
-    attempt: Attempt
-    workspace: lakefs.WorkspaceReference
-    target: Target | None
-    files: SparkFiles | None
-
-    async def check(self) -> None:
-        """Judge a listing of the input commit."""
-        await _check_listing(self.ports, self.attempt, self.workspace, self.workspace.ref, "pre")
-
-    async def run(self) -> SparkRan:
-        """Attempt fence, private branch, body: a stale attempt must not even make a branch."""
-        branch = None
-        if self.target is not None:
-            await check_attempt(self.ports, self.attempt)
-            branch = await stage.open_staging(self.ports, self.attempt, self.target)
-        roots = await self._roots(None if branch is None else branch.name)
-        returned = await call_body(self.ports, self.attempt, roots, self.workspace)
-        if self.files is not None and branch is not None:
-            await self.files.store(branch)
-        return SparkRan(self.ports, self.attempt, self.workspace, branch, returned, self.files)
-
-    async def _roots(self, branch: lakefs.BranchName | None) -> SparkRoots:
-        workspace, output_root = self.workspace, None
-        if self.files is not None:
-            input_root, output_root = await self.files.fetch(writes=branch is not None)
-        else:
-            input_root = f"s3a://{workspace.repository}/{workspace.ref}/"
-            if branch is not None:
-                output_root = f"s3a://{workspace.repository}/{branch}/"
-        return SparkRoots(
-            repository=workspace.repository,
-            input_ref=workspace.ref,
-            prefix=self.attempt.spec.prefix,
-            input_root=input_root,
-            output_root=output_root,
-            staging_branch=branch,
-            gateway=self.ports.spark_gateway,
-        )
+    Before it come the attempt fence and the private branch: a stale attempt must not even make one.
+    """
+    ports, branch = attempt.ports, None
+    # It holds the marker, so that gc finds the branch after a crash.
+    attempt.leftovers.directory = directory = await ports.directories.create(attempt.marker)
+    files = SparkFiles(attempt, directory) if ports.spark_gateway is None else None
+    await _check_listing(attempt, attempt.workspace.ref, "pre")
+    if target is not None:
+        await check_attempt(attempt)
+        branch = await stage.open_staging(target)
+    roots = await _roots(attempt, None if branch is None else branch.name, files)
+    returned = await call_body(attempt, roots)
+    if files is not None and branch is not None:
+        await files.store(branch)
+    return SparkRan(attempt, branch, returned, files)
 
 
-async def open_spark_workspace(
-    ports: AttemptPorts,
-    attempt: Attempt,
-    workspace: lakefs.WorkspaceReference,
-    target: Target | None,
-) -> SparkOpened:
-    """A directory holds the marker, so that gc finds the branch after a crash."""
-    directory = await ports.directories.create(attempt.marker)
-    attempt.leftovers.directory = directory
-    files = None
-    if ports.spark_gateway is None:
-        prefix = attempt.spec.prefix
-        files = SparkFiles(ports, workspace, prefix, directory, attempt.execution_id)
-    return SparkOpened(ports, attempt, workspace, target, files)
+async def _roots(
+    attempt: Attempt, branch: lakefs.BranchName | None, files: SparkFiles | None
+) -> SparkRoots:
+    workspace, output_root = attempt.workspace, None
+    if files is not None:
+        input_root, output_root = await files.fetch(writes=branch is not None)
+    else:
+        input_root = f"s3a://{workspace.repository}/{workspace.ref}/"
+        if branch is not None:
+            output_root = f"s3a://{workspace.repository}/{branch}/"
+    return SparkRoots(
+        repository=workspace.repository,
+        input_ref=workspace.ref,
+        prefix=attempt.spec.prefix,
+        input_root=input_root,
+        output_root=output_root,
+        staging_branch=branch,
+        gateway=attempt.ports.spark_gateway,
+    )
 
 
-async def _check_listing(
-    ports: AttemptPorts,
-    attempt: Attempt,
-    workspace: lakefs.WorkspaceReference,
-    ref: str,
-    phase: str,
-) -> None:
+async def _check_listing(attempt: Attempt, ref: str, phase: str) -> None:
     guardrails = attempt.spec.pre if phase == "pre" else attempt.spec.post
     if guardrails:
-        paths = await list_workspace(ports, workspace.repository, ref, attempt.spec.prefix)
+        repository, prefix = attempt.workspace.repository, attempt.spec.prefix
+        paths = await list_workspace(attempt.ports, repository, ref, prefix)
         check_guardrails_on_listing(paths, guardrails, phase)
     done = Phase.PRE_CHECKED if phase == "pre" else Phase.POST_CHECKED
-    ports.progress.phase(done, {"guardrails": len(guardrails)})
+    attempt.ports.progress.phase(done, {"guardrails": len(guardrails)})

@@ -37,8 +37,6 @@ def stored_result(target: Target, result: Mapping[str, object]) -> StoredResult:
 class StagingBranch:
     """The private branch of an execution, open for what its attempt changes."""
 
-    ports: AttemptPorts
-    attempt: Attempt
     target: Target
     name: lakefs.BranchName
 
@@ -57,14 +55,14 @@ class StagingBranch:
         left = plan
 
         async def transfer() -> TransferCounts:
-            return await self.ports.lakefs.pipeline.transfer(materialised, left, self.area)
+            return await self.target.ports.lakefs.pipeline.transfer(materialised, left, self.area)
 
         async def look() -> TransferCounts | None:
             nonlocal left
             left = await self._not_there(plan)
             return None
 
-        return await self.ports.patience.until_done(LAKEFS, "the upload", transfer, look)
+        return await self.target.ports.patience.until_done(LAKEFS, "the upload", transfer, look)
 
     async def commit_pieces(self, stored: StoredResult) -> None:
         """Commit the pieces of a large result under the staged one; the first takes changes along.
@@ -81,7 +79,9 @@ class StagingBranch:
         commit = await self.commit(stored.metadata, empty=False)
         moved = {"objects": counts.objects, "bytes": counts.bytes}
         facts = {"branch": self.name, "commit": commit, **moved}
-        self.ports.progress.phase(Phase.STAGED, {**facts, "transfer_requests": counts.requests})
+        self.target.ports.progress.phase(
+            Phase.STAGED, {**facts, "transfer_requests": counts.requests}
+        )
         return self._at(commit)
 
     async def commit_written(self, stored: StoredResult, *, noop: bool) -> lakefs.StagedReference:
@@ -93,7 +93,7 @@ class StagingBranch:
         extra = {**stored.metadata, NOOP: "true"} if noop else stored.metadata
         commit = await self.commit(extra)
         facts = {"branch": self.name, "commit": commit, "noop": noop}
-        self.ports.progress.phase(Phase.STAGED, facts)
+        self.target.ports.progress.phase(Phase.STAGED, facts)
         return self._at(commit)
 
     async def commit(
@@ -103,11 +103,11 @@ class StagingBranch:
         request = CommitRequest(
             repository=self.repository,
             branch=self.name,
-            message=commit_message(self.attempt.row, TRY),
-            metadata=try_metadata(self.target.identity(self.attempt), extra),
+            message=commit_message(self.target.attempt.row, TRY),
+            metadata=try_metadata(self.target.identity, extra),
             allow_empty=empty,
         )
-        return await commit_on_private_branch(self.ports, self.attempt, request)
+        return await commit_on_private_branch(self.target.attempt, request)
 
     def _at(self, commit: lakefs.CommitId) -> lakefs.StagedReference:
         return lakefs.StagedReference(self.repository, self.name, commit)
@@ -120,7 +120,7 @@ class StagingBranch:
         """
         if not isinstance(plan.upload, tuple):
             return plan
-        prefix, list_page = self.target.prefix, self.ports.lakefs.objects.list_page
+        prefix, list_page = self.target.prefix, self.target.ports.lakefs.objects.list_page
         listing = partial(
             list_page, self.repository, self.name, prefix=paths.listing_prefix(prefix)
         )
@@ -128,7 +128,7 @@ class StagingBranch:
         there = {
             entry.path: (paths.md5_of_checksum(entry.checksum), entry.size)
             async for page in listed
-            for entry in page.entries
+            for entry in page.items
         }
 
         def is_missing(facts: FileFacts) -> bool:
@@ -142,15 +142,16 @@ class StagingBranch:
         )
 
 
-async def open_staging(ports: AttemptPorts, attempt: Attempt, target: Target) -> StagingBranch:
+async def open_staging(target: Target) -> StagingBranch:
     """Record the name first: whatever dies after this line, GC finds the branch."""
+    ports, attempt = target.ports, target.attempt
     workspace, name, leftovers = target.workspace, attempt.staging_branch, attempt.leftovers
     if leftovers.directory is not None:
         await ports.directories.record_staging(leftovers.directory, workspace.repository, name)
     leftovers.staging = (workspace.repository, name)
     ports.progress.phase(Phase.STAGING, {"repository": workspace.repository, "branch": name})
     await create_private_branch(ports, workspace.repository, name, workspace.ref)
-    return StagingBranch(ports, attempt, target, name)
+    return StagingBranch(target, name)
 
 
 async def create_private_branch(
@@ -181,7 +182,7 @@ async def create_private_branch(
 
 
 async def open_scratch(
-    ports: AttemptPorts, attempt: Attempt, repository: lakefs.RepositoryId, base: lakefs.CommitId
+    attempt: Attempt, repository: lakefs.RepositoryId, base: lakefs.CommitId
 ) -> tuple[lakefs.BranchName, bool]:
     """The scratch branch of this execution on a head, and whether it is new.
 
@@ -191,19 +192,17 @@ async def open_scratch(
     is_new = (repository, scratch) not in attempt.leftovers.scratch
     if is_new:
         attempt.leftovers.scratch.append((repository, scratch))
-        await create_private_branch(ports, repository, scratch, base)
+        await create_private_branch(attempt.ports, repository, scratch, base)
     return scratch, is_new
 
 
-async def commit_on_private_branch(
-    ports: AttemptPorts, attempt: Attempt, request: CommitRequest
-) -> lakefs.CommitId:
+async def commit_on_private_branch(attempt: Attempt, request: CommitRequest) -> lakefs.CommitId:
     """Commit; a commit without an answer is looked for at the head of its branch.
 
     Its metadata has the execution id, so it is this execution's. It is the one that was sent and
     none before it if its id never came in an answer.
     """
-    answered, sent = attempt.leftovers.commits, False
+    ports, answered, sent = attempt.ports, attempt.leftovers.commits, False
 
     async def commit() -> lakefs.CommitId:
         nonlocal sent
@@ -280,7 +279,7 @@ async def first_difference_outside(
         page = await ports.lakefs.commits.diff_page(
             repository, left, right, prefix=below, after=after, amount=1
         )
-        return page.changes[0].path if page.changes else None
+        return page.items[0].path if page.items else None
 
     inside = paths.listing_prefix(prefix)
     if paths.ACTIONS_PREFIX.startswith(inside) or inside.startswith(paths.ACTIONS_PREFIX):
@@ -310,13 +309,13 @@ async def changes_below(
                 yield change
 
 
-async def find_removed(ports: AttemptPorts, target: Target, staged: lakefs.CommitId) -> str | None:
+async def find_removed(target: Target, staged: lakefs.CommitId) -> str | None:
     """The first object below the prefix that a staged commit removes.
 
     It is read from lakeFS and not handed on from the comparison, because a resumed attempt has
     compared nothing, and because a decision counts by what its commit is.
     """
-    repository, ref = target.workspace.repository, target.workspace.ref
+    ports, repository, ref = target.ports, target.workspace.repository, target.workspace.ref
     async with aclosing(changes_below(ports, repository, ref, staged, target.prefix)) as changes:
         async for change in changes:
             if change.kind is ChangeKind.REMOVED:
@@ -366,9 +365,9 @@ async def _difference(
     page = await commits.diff_page(
         expected.repository, tree_of, made.commit, prefix="", amount=PATHS_NAMED_MAX
     )
-    if not page.changes:  # the same tree, which lakeFS has written in other ranges
+    if not page.items:  # the same tree, which lakeFS has written in other ranges
         return None
-    names = ", ".join(change.path for change in page.changes) + (", ..." if page.more else "")
+    names = ", ".join(change.path for change in page.items) + (", ..." if page.more else "")
     return f"{made.commit} differs from {tree_of}, which was to be published, in: {names}"
 
 

@@ -11,7 +11,7 @@ lakeFS, so the worker's parent serves them itself.
 
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from math import inf
 from pathlib import Path
@@ -52,37 +52,23 @@ class Returned:
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class Shown:
-    """Where checks find the staged commit: a directory, or roots that Spark opens.
-
-    `sizes` has every file of the commit; the directory has them itself.
-    """
-
-    staged: StagedReference
-    function_seconds: float
-    directory: Path | None = None
-    spark: SparkRoots | None = None
-    sizes: Mapping[str, int] | None = None
-
-
-async def produce_freely(ports: AttemptPorts, attempt: Attempt) -> Mapping[str, object]:
+async def produce_freely(attempt: Attempt) -> Mapping[str, object]:
     """The output of an attempt without a workspace: the result alone."""
     if attempt.task.built_in:
-        return {"result": await _serve(ports, attempt)}
-    returned = await call_body(ports, attempt, None)
+        return {"result": await _serve(attempt)}
+    returned = await call_body(attempt, None)
     return {"result": dict(returned.result)}
 
 
-async def _serve(ports: AttemptPorts, attempt: Attempt) -> dict[str, object]:
+async def _serve(attempt: Attempt) -> dict[str, object]:
     """Serve a built-in task until it ends, or until the order to stop it.
 
     The order may come between any two of its requests, as a death may. So whatever it has begun,
     the next attempt has to be able to go on with.
     """
     given = attempt.task.params_model.model_validate(attempt.params)
-    served: BaseModel | task_body.BodyStopped = await ports.stop_order.before_end_of(
-        attempt.task.fn(ports, attempt, given)
+    served: BaseModel | task_body.BodyStopped = await attempt.ports.stop_order.before_end_of(
+        attempt.task.fn(attempt, given)
     )
     if isinstance(served, task_body.BodyStopped):
         raise BodyFailedError(served.reason, cause=served.cause)
@@ -90,13 +76,10 @@ async def _serve(ports: AttemptPorts, attempt: Attempt) -> dict[str, object]:
 
 
 async def call_body(
-    ports: AttemptPorts,
-    attempt: Attempt,
-    given: Path | SparkRoots | None,
-    workspace: WorkspaceReference | None = None,
-    checkpoints: AttemptCheckpoints | None = None,
+    attempt: Attempt, given: Path | SparkRoots | None, checkpoints: AttemptCheckpoints | None = None
 ) -> Returned:
     """Run the team's function on what it is given: a directory, roots, or nothing."""
+    ports = attempt.ports
     call = task_body.BodyCall(
         task_name=attempt.task.name,
         attempt=attempt.row,
@@ -105,16 +88,10 @@ async def call_body(
         workspace=given if isinstance(given, Path) else None,
         seconds_max=attempt.body_seconds_max,
         spark=given if isinstance(given, SparkRoots) else None,
+        checkpoints=None if checkpoints is None else _for_call(checkpoints),
+        changes=partial(changes_since_publication, attempt) if given else None,
     )
-    if workspace is not None:
-        ask = partial(changes_since_publication, ports, attempt, workspace)
-        call = replace(call, changes=ask)
     began = ports.clock.monotonic()
-    if checkpoints is not None:
-        call = replace(
-            call,
-            checkpoints=task_body.Checkpoints(_terms(attempt, checkpoints), checkpoints.upload),
-        )
     outcome = await ports.body.run(call)
     if not (isinstance(outcome, task_body.BodyStopped) and outcome.cause is Cause.EXECUTOR_LOST):
         attempt.leftovers.moment = Moment.IN_FUNCTION
@@ -146,37 +123,49 @@ def _may_be_repeated(outcome: task_body.BodyOutcome) -> bool:
             return True
 
 
-def _terms(attempt: Attempt, checkpoints: AttemptCheckpoints) -> task_body.CheckpointTerms:
-    return task_body.CheckpointTerms(
+def _for_call(checkpoints: AttemptCheckpoints) -> task_body.Checkpoints:
+    settings = checkpoints.attempt.settings
+    terms = task_body.CheckpointTerms(
         out=str(checkpoints.directory / OUT),
-        interval_seconds=attempt.settings.checkpoint_seconds,
-        bytes_max=attempt.settings.checkpoint_bytes_max,
+        interval_seconds=settings.checkpoint_seconds,
+        bytes_max=settings.checkpoint_bytes_max,
         found=checkpoints.found,
     )
+    return task_body.Checkpoints(terms, checkpoints.upload)
 
 
-async def call_checks(ports: AttemptPorts, attempt: Attempt, target: Target, shown: Shown) -> None:
-    """Run the checks; raises CheckFailedError, after which the staged commit is kept for a look."""
-    limit, workspace, prefix = attempt.body_seconds_max, target.workspace, target.prefix
-    commit = shown.staged.commit
-    changes = changes_below(ports, workspace.repository, workspace.ref, commit, prefix)
+async def call_checks(
+    target: Target,
+    staged: StagedReference,
+    function_seconds: float,
+    given: Path | SparkRoots,
+    sizes: Mapping[str, int] | None = None,
+) -> None:
+    """Run the checks; raises CheckFailedError, after which the staged commit is kept for a look.
+
+    They are given a directory that has every file of the staged commit, or roots and the sizes.
+    """
+    ports, attempt = target.ports, target.attempt
+    workspace, prefix = target.workspace, target.prefix
+    limit = attempt.body_seconds_max
+    changes = changes_below(ports, workspace.repository, workspace.ref, staged.commit, prefix)
     call = task_body.BodyCall(
         task_name=attempt.task.name,
         attempt=attempt.row,
         execution_id=attempt.execution_id,
         params={},
-        workspace=shown.directory,
-        seconds_max=limit and max(limit - shown.function_seconds, SECONDS_LEFT_MIN),
-        spark=shown.spark,
+        workspace=given if isinstance(given, Path) else None,
+        seconds_max=limit and max(limit - function_seconds, SECONDS_LEFT_MIN),
+        spark=given if isinstance(given, SparkRoots) else None,
         staged=task_body.StagedChanges(
-            prefix, sizes=shown.sizes, **await _paths_by_kind(changes, prefix)
+            prefix, sizes=sizes, **await _paths_by_kind(changes, prefix)
         ),
     )
     outcome = await ports.body.run(call)
-    facts = {"checks": len(attempt.spec.checks), "branch": shown.staged.branch}
-    facts |= {"commit": commit, "outcome": type(outcome).__name__}
+    facts = {"checks": len(attempt.spec.checks), "branch": staged.branch}
+    facts |= {"commit": staged.commit, "outcome": type(outcome).__name__}
     ports.progress.phase(Phase.CHECKED, facts)
-    _judge(attempt, shown.staged, outcome)
+    _judge(attempt, staged, outcome)
 
 
 def _judge(attempt: Attempt, staged: StagedReference, outcome: task_body.BodyOutcome) -> None:
@@ -195,18 +184,16 @@ def _judge(attempt: Attempt, staged: StagedReference, outcome: task_body.BodyOut
             raise BodyFailedError(f"{reason}; {where}", cause=cause)
 
 
-async def changes_since_publication(
-    ports: AttemptPorts, attempt: Attempt, workspace: WorkspaceReference
-) -> task_body.ChangedPaths | None:
+async def changes_since_publication(attempt: Attempt) -> task_body.Changes | None:
     """The difference between the last publication and the input; None where all has to be done."""
-    prefix, repository = attempt.spec.prefix, workspace.repository
+    ports, prefix, workspace = attempt.ports, attempt.spec.prefix, attempt.workspace
     task = PublishingTask(attempt.row.task_type, attempt.row.reference_name, prefix)
     published = await _last_publication(ports, task, workspace)
     if published is None:
         return None
-    changes = changes_below(ports, repository, published.commit, workspace.ref, prefix)
+    changes = changes_below(ports, workspace.repository, published.commit, workspace.ref, prefix)
     found = await _paths_by_kind(changes, prefix, paths_max=PATHS_MAX)
-    return task_body.ChangedPaths(published.commit, **found) if found else None
+    return task_body.Changes(published.commit, **found) if found else None
 
 
 async def _paths_by_kind(

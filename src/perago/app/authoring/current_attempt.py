@@ -7,13 +7,12 @@ from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from datetime import datetime
 from pathlib import Path
-from typing import Any, final
+from typing import final
 
 from perago.app.authoring.checkpoint_copies import note_text, put_copy, survey
 from perago.domain.errors import ChangesRefusedError, CheckpointRefusedError
-from perago.ports.task_body import ChangedPaths, CheckpointTerms
+from perago.ports.task_body import Changes, Checkpoint, CheckpointTerms
 
 logger = logging.getLogger("perago.task")
 
@@ -43,15 +42,6 @@ def _log_progress(message: str, facts: Mapping[str, object]) -> None:
     logger.info("%s", message, extra={"progress": dict(facts)})
 
 
-@dataclass(frozen=True)
-class Checkpoint:
-    """What an earlier attempt kept: a directory beside the workspace, its note, and its time."""
-
-    path: Path
-    note: Any
-    taken_at: datetime
-
-
 TakeCheckpoint = Callable[[Path, object], bool]
 
 
@@ -59,20 +49,6 @@ def _keep_nothing(path: Path, note: object) -> bool:
     """Outside a worker a task function is a plain function, without a later attempt."""
     del path, note
     return False
-
-
-@dataclass(frozen=True)
-class Changes:
-    """What differs in the input since the task published last; relative to the prefix, in order.
-
-    `since` is the commit of that publication. A file that the task itself had published, and that
-    no other writer has touched since, is in none of the three.
-    """
-
-    since: str
-    added: tuple[str, ...]
-    changed: tuple[str, ...]
-    removed: tuple[str, ...]
 
 
 AskForChanges = Callable[[], Changes | None]
@@ -87,7 +63,7 @@ def _nothing_published() -> Changes | None:
 class ChangesAsker:
     """Asks once in a call, whichever of its threads is first; the others get the same answer."""
 
-    def __init__(self, ask: Callable[[], ChangedPaths | None]) -> None:
+    def __init__(self, ask: AskForChanges) -> None:
         self._ask = ask
         self._lock = threading.Lock()
         self._closed = False
@@ -99,12 +75,7 @@ class ChangesAsker:
             if self._closed:
                 raise ChangesRefusedError.because("the task function has ended")
             if not self._answer:
-                found = self._ask()
-                self._answer.append(
-                    None
-                    if found is None
-                    else Changes(found.since, found.added, found.changed, found.removed)
-                )
+                self._answer.append(self._ask())
             return self._answer[0]
 
     def close(self) -> None:

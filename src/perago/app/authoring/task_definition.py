@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, RootModel, model_validator
 
 from perago.app.authoring.contract_schema import models_in, schema_for_model, schema_for_result
 from perago.app.authoring.workspace_spec import WorkspaceSpec
-from perago.domain.attempt import PublishBudget as PublishBudgetValue
+from perago.domain.attempt import PublishTimes
 from perago.domain.errors import TaskDefinitionError
 from perago.domain.policy import PolicyName
 
@@ -160,11 +160,21 @@ class PublishBudget(BaseModel):
     @property
     def response_timeout_seconds(self) -> int:
         """The shortest response time-out in which a publication surely fits."""
-        return self.as_value().response_timeout_seconds
+        return (
+            self.lakefs_merge_timeout_seconds
+            + self.conductor_completion_timeout_seconds
+            + self.worker_shutdown_grace_seconds
+            + self.heartbeat_interval_seconds
+        )
 
-    def as_value(self) -> PublishBudgetValue:
+    def as_value(self) -> PublishTimes:
         """Return the plain value the core computes with."""
-        return PublishBudgetValue(**self.model_dump())
+        return PublishTimes(
+            float(self.lakefs_merge_timeout_seconds),
+            float(self.conductor_completion_timeout_seconds),
+            float(self.worker_shutdown_grace_seconds),
+            float(self.heartbeat_interval_seconds),
+        )
 
 
 class TaskControls(BaseModel):
@@ -207,12 +217,18 @@ class TaskDefinition:
     controls: TaskControls = field(default_factory=TaskControls)
     on_spark: bool = False
     built_in: bool = False
-    """Whether the worker's parent serves it: `fn` is a coroutine of (ports, attempt, params)."""
+    """Whether the worker's parent serves it: `fn` is a coroutine of (attempt, params)."""
 
     @property
     def has_workspace(self) -> bool:
         """Whether the task function gets a workspace."""
         return self.workspace is not None
+
+    @property
+    def times(self) -> PublishTimes:
+        """How long the parts of a publication of the task may take."""
+        budget = self.controls.publish_budget
+        return PublishTimes() if budget is None else budget.as_value()
 
     @property
     def asks_lakefs(self) -> bool:

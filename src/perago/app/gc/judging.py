@@ -194,14 +194,14 @@ class PassSoFar:
         """Tags that start with `prefix`, in order."""
         listing = partial(self.lakefs.tags.list_page, self.repository, prefix)
         async for page in pages(listing, pages_max=PAGES_MAX):
-            for tag in page.tags:
+            for tag in page.items:
                 yield tag
 
     async def branches(self, prefix: str) -> AsyncIterator[BranchName]:
         """Names of private branches that start with `prefix`, in order."""
         listing = partial(self.lakefs.branches.list_page, self.repository, prefix, show_hidden=True)
         async for page in pages(listing, pages_max=PAGES_MAX):
-            for name in page.names:
+            for name, _ in page.items:
                 yield name
 
     def since(self, seconds: float) -> timedelta:

@@ -260,7 +260,7 @@ class LostRows:
         record = None if task is None else await as_it_was_polled(queue, row)
         if task is None or record is None:  # a task of another worker is not asked for here
             return False
-        lost = Attempt(task, record, execution_id, self.settings)
+        lost = Attempt(self.ports, task, record, execution_id, self.settings)
         lost.leftovers.moment = moment
         end = end_of_lost(lost, why, may_publish=may_publish)
         if end is None:

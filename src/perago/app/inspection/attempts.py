@@ -226,8 +226,9 @@ class _Gathering:
             with self._as_far_as_it_goes(f"branches {prefix}*"):
                 ask = partial(lakefs.branches.list_page, repository, prefix, show_hidden=True)
                 async for page in pages(ask, pages_max=LISTING_PAGES_MAX):
-                    made = map(partial(known.LeftBranch, repository), page.names, page.heads)
-                    branches.extend(made)
+                    branches.extend(
+                        known.LeftBranch(repository, name, head) for name, head in page.items
+                    )
         for prefix, tags in (
             (f"{names.DECISION_TAG_PREFIX}{named}", found.decisions),
             (f"{names.ATTEMPT_MARK_PREFIX}{named}", found.marks),
@@ -237,7 +238,7 @@ class _Gathering:
                 listing = partial(lakefs.tags.list_page, repository, prefix)
                 async for listed in pages(listing, pages_max=LISTING_PAGES_MAX):
                     tags.extend(
-                        known.LeftTag(repository, tag.name, tag.commit) for tag in listed.tags
+                        known.LeftTag(repository, tag.name, tag.commit) for tag in listed.items
                     )
 
     @contextmanager

@@ -14,7 +14,6 @@ from perago.domain.attempt import AttemptRecord
 from perago.domain.checkpoints import key_of_checkpoint, workflow_of_key
 from perago.domain.lakefs import BranchName, CommitId, CommitRecord, RepositoryId
 from perago.domain.logical_execution import (
-    Epoch,
     chain_hash,
     chain_of_key,
     decision_key,
@@ -203,8 +202,7 @@ class Attribution:
         marks = [mark for mark in parsed if mark is not None]
         for task in self.tasks.values():
             for row in (each.row.snapshot for each in task.attempts if each.row is not None):
-                epoch = Epoch(row.task_id, row.scheduled_time)
-                first, now = chain_hash(row, epoch), chain_hash(row, epoch, marks)
+                first, now = chain_hash(row, row), chain_hash(row, row, marks)
                 task.was_reset = task.was_reset or first != now
                 found[first] = found[now] = task
         return found

@@ -265,7 +265,7 @@ async def repository(subject: doctor.Subject) -> AsyncIterator[doctor.Finding]:
     """Whether there is such a branch, in a repository that takes writes."""
     async with subject.lakefs() as lakefs:
         if subject.repository is None:
-            names = (await lakefs.repositories.list_page(amount=SHOWN_MAX)).names or ("REPO",)
+            names = (await lakefs.repositories.list_page(amount=SHOWN_MAX)).items or ("REPO",)
             raise doctor.NotCheckedError(
                 "no --repo was given",
                 f"`perago doctor --repo {names[0]}` tries rights, fence and routes there",
@@ -360,8 +360,8 @@ async def branch(subject: doctor.Subject) -> AsyncIterator[doctor.Finding]:
         walk = await lakefs.commits.first_parents(
             target.repository, target.head, None, commits_max=HISTORY_MAX
         )
-    if dirty.changes:
-        paths = ", ".join(each.path for each in dirty.changes)
+    if dirty.items:
+        paths = ", ".join(each.path for each in dirty.items)
         more = " and more" if dirty.more else ""
         text = f"{target} has uncommitted objects: {paths}{more}"
         yield doctor.coded(doctor.Status.FAILURE, text, "PRG-F013", target.names)
@@ -373,7 +373,7 @@ async def branch(subject: doctor.Subject) -> AsyncIterator[doctor.Finding]:
             f" writers: {shown}; workflows that began before cannot publish as settled"
         )
         yield doctor.coded(doctor.Status.WARNING, text, "PRG-F002", target.names)
-    if not dirty.changes and not others:
+    if not dirty.items and not others:
         yield doctor.ok(f"{target} is clean, and the newest commit is expected")
 
 

@@ -72,11 +72,12 @@ def workspace_at(repository: str, branch: str, ref: str) -> WorkspaceOutput:
     return WorkspaceOutput(repository=repository, branch=branch, ref_type="commit", ref=ref)
 
 
-async def begin(ports: AttemptPorts, attempt: Attempt, params: BeginParams) -> BeginResult:
+async def begin(attempt: Attempt, params: BeginParams) -> BeginResult:
     """Begin the run of this attempt, or go on with the one that an earlier attempt began."""
+    ports = attempt.ports
     repository, branch = RepositoryId(params.repository), BranchName(params.branch)
     candidate = await _find_candidate(ports, params)
-    chain = await find_chain(ports, attempt.row, repository, candidate)
+    chain = await find_chain(attempt, repository, candidate)
     key = run_key(attempt.row, chain, repository, branch)
     decided = await ports.lakefs.tags.read(repository, base_tag(key))
     base = decided or candidate.commit
@@ -93,7 +94,7 @@ async def begin(ports: AttemptPorts, attempt: Attempt, params: BeginParams) -> B
     ports.progress.phase(Phase.POLICY, facts)
     ports.progress.phase(Phase.DECIDED, {"commit": base, "mine": base == candidate.commit})
     run = Run(repository, branch, base, key)
-    await _open_run_branch(ports, attempt, run)
+    await _open_run_branch(attempt, run)
     workspace = workspace_at(repository, run_branch(key), base)
     reference = RunReference.model_validate(run, from_attributes=True)
     return BeginResult(workspace=workspace, run=reference)
@@ -150,20 +151,20 @@ async def put_if_absent(
     )
 
 
-async def _open_run_branch(ports: AttemptPorts, attempt: Attempt, run: Run) -> None:
+async def _open_run_branch(attempt: Attempt, run: Run) -> None:
     """Create the branch at the base, or adopt the one that is there.
 
     An earlier attempt made it, and tasks may have published on it since. A branch of that name
     which does not stand on the base is none of ours.
     """
-    facts = {"repository": run.repository, "branch": run.run_branch}
+    ports, facts = attempt.ports, {"repository": run.repository, "branch": run.run_branch}
     ports.progress.phase(Phase.STAGING, facts)
     branches, commits = ports.lakefs.branches, ports.lakefs.commits
 
     async def create() -> bool:
         # An attempt that was replaced long ago would make the branch again that finish has removed,
         # and it would stand there as a run that was never finished.
-        await check_attempt(ports, attempt)
+        await check_attempt(attempt)
         try:
             await branches.create(run.repository, run.run_branch, run.base, hidden=True)
         except BranchExistsError:

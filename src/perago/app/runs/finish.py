@@ -16,7 +16,7 @@ from pydantic import BaseModel
 
 from perago.app.attempt.choose_target import find_chain
 from perago.app.attempt.complete import check_attempt
-from perago.app.attempt.context import Attempt, AttemptPorts, Target
+from perago.app.attempt.context import Attempt, Target
 from perago.app.attempt.publish import WAITED, Pending, Publication, RoundEnd, publish_in_rounds
 from perago.app.authoring.task_definition import TaskDefinition
 from perago.app.authoring.workspace_spec import WorkspaceInput, WorkspaceOutput
@@ -63,11 +63,11 @@ class FinishResult(BaseModel):
     workspace: WorkspaceOutput
 
 
-async def finish(ports: AttemptPorts, attempt: Attempt, params: FinishParams) -> FinishResult:
+async def finish(attempt: Attempt, params: FinishParams) -> FinishResult:
     """Publish the run that the input names, or find that it is published."""
     run = _read_run(params)
-    finishing = await _look_at_run(ports, attempt, params, run)
-    publication = await publish_in_rounds(ports, attempt, finishing.one_round)
+    finishing = await _look_at_run(attempt, params, run)
+    publication = await publish_in_rounds(attempt, finishing.one_round)
     # The branch goes when Conductor has recorded this end: until then a retry may need it.
     attempt.leftovers.decided = True
     attempt.leftovers.staging = (run.repository, run.run_branch)
@@ -96,14 +96,13 @@ def _foreign_input(text: str) -> errors.RunRefusedError:
     return errors.RunRefusedError(f"{text}; {more}", code="PRG-N002")
 
 
-async def _look_at_run(
-    ports: AttemptPorts, attempt: Attempt, params: FinishParams, run: Run
-) -> "_Finishing":
+async def _look_at_run(attempt: Attempt, params: FinishParams, run: Run) -> "_Finishing":
     """Read what does not change any more, and whether an earlier attempt has decided."""
+    ports = attempt.ports
     lakefs, repository, ref = ports.lakefs, run.repository, CommitId(params.workspace.ref)
     target = WorkspaceReference(repository, run.branch, ref)
     record = await lakefs.known.check(target, ports.concurrency, writes=True)
-    chain = await find_chain(ports, attempt.row, repository, record)
+    chain = await find_chain(attempt, repository, record)
     given = ExecutionInput(target, ROOT_PREFIX, attempt.params)
     key = execution_key(attempt.row, chain, given)
     decided, base, walk = await ports.concurrency.together3(
@@ -127,7 +126,6 @@ async def _look_at_run(
     elif ref != run.base:
         await require_fence(ports, repository, run.branch, ref)
     return _Finishing(
-        ports,
         attempt,
         params,
         run,
@@ -152,7 +150,6 @@ def _refuse_other_decision(run: Run, tag: TagName, found: CommitId, expected: Co
 class _Finishing:
     """One finish that is under way."""
 
-    ports: AttemptPorts
     attempt: Attempt
     params: FinishParams
     run: Run
@@ -166,21 +163,22 @@ class _Finishing:
 
     async def one_round(self, _: int) -> RoundEnd:
         """One round; runs of one process that go to one branch take turns."""
-        async with self.ports.concurrency.turn(f"{self.run.repository}/{self.run.branch}"):
+        async with self.attempt.ports.concurrency.turn(f"{self.run.repository}/{self.run.branch}"):
             ended = await self._round()
         self.was_sent = self.was_sent or isinstance(ended, Pending)
         return ended
 
     async def _round(self) -> RoundEnd:
         """One look, one decision, one effect."""
-        ports, waits = self.ports, self.ports.patience.waits
+        patience = self.attempt.ports.patience
+        waits = patience.waits
         merge = await self._prepare(await self._decide())
         if not isinstance(merge, Merge):
             return merge
-        await check_attempt(ports, self.attempt)
-        if ports.patience.waits != waits:  # the look is as old as the wait was long
+        await check_attempt(self.attempt)
+        if patience.waits != waits:  # the look is as old as the wait was long
             return WAITED
-        merged = await merge_run(ports, self.attempt, merge, again=self.was_sent)
+        merged = await merge_run(self.attempt, merge, again=self.was_sent)
         if isinstance(merged, LookAgain | Pending):
             return merged
         return Publication(merged, EFFECT_LABELS[MergeStaged])
@@ -190,13 +188,15 @@ class _Finishing:
         facts = await self._read_facts()
         decision = rules.decide_finish(facts)
         if isinstance(decision, rules.RebaseRun):
-            touched = await find_touched(self.ports, self.run, self.head.commit, decision.head)
+            touched = await find_touched(
+                self.attempt.ports, self.run, self.head.commit, decision.head
+            )
             return rules.decide_finish(replace(facts, touched=touched))
         return decision
 
     async def _read_facts(self) -> rules.FinishFacts:
         """The run branch first: it is removed only after the target shows the run."""
-        run, lakefs, head = self.run, self.ports.lakefs, None
+        run, lakefs, head = self.run, self.attempt.ports.lakefs, None
         with suppress(BranchMissingError):
             head = (await lakefs.branches.head(run.repository, run.run_branch)).commit
         walk = await lakefs.commits.first_parents(
@@ -222,7 +222,7 @@ class _Finishing:
                 return self._merge(run.base, head)
             case rules.RebaseRun(onto):
                 await self._agree()
-                made = await rebase_run(self.ports, self.attempt, self._merge(onto, head))
+                made = await rebase_run(self.attempt, self._merge(onto, head))
                 return made if isinstance(made, LookAgain) else self._merge(onto, made)
             case _:
                 assert_never(decision)
@@ -232,18 +232,18 @@ class _Finishing:
         if self.decided:
             return
         tag, commit = decision_tag(self.key), self.head.commit
-        found = await put_if_absent(self.ports, self.run.repository, tag, commit)
+        found = await put_if_absent(self.attempt.ports, self.run.repository, tag, commit)
         _refuse_other_decision(self.run, tag, found, commit)
         self.decided = True
-        self.ports.progress.phase(Phase.DECIDED, {"commit": commit, "mine": True})
+        self.attempt.ports.progress.phase(Phase.DECIDED, {"commit": commit, "mine": True})
 
     def _merge(self, expected_head: CommitId, source: CommitId) -> Merge:
         """The merge of a commit onto the head that it was made for."""
         attempt, run, head = self.attempt, self.run, self.head.commit
         workspace = WorkspaceReference(run.repository, run.branch, run.base)
-        target = Target(workspace, ROOT_PREFIX, Isolation.BRANCH, Level.SETTLED, self.key)
+        target = Target(attempt, workspace, ROOT_PREFIX, Isolation.BRANCH, Level.SETTLED, self.key)
         metadata = rules.run_metadata(
-            target.identity(attempt),
+            target.identity,
             run,
             run_head=head,
             expected_head=expected_head,

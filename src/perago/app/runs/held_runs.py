@@ -64,7 +64,7 @@ async def held_runs(
         lakefs.branches.list_page, repository, names.RUN_BRANCH_PREFIX, show_hidden=True
     )
     async for page in pages(listing):
-        for name, head in zip(page.names, page.heads, strict=True):
+        for name, head in page.items:
             key = key_of_run(name)
             if key is not None:  # another tool may use the prefix for branches of its own
                 yield await _read_run(lakefs, repository, key, head)
@@ -129,7 +129,7 @@ async def _runs_of_workflow(
     page = await lakefs.branches.list_page(repository, prefix, show_hidden=True)
     return [
         (key, head)
-        for branch, head in zip(page.names, page.heads, strict=True)
+        for branch, head in page.items
         if (key := key_of_run(branch)) is not None and workflow_of_run(key) == workflow
     ]
 
@@ -242,7 +242,7 @@ async def _branch(
         return None
     staging = partial(lakefs.branches.list_page, repository, names.STAGING_BRANCH_PREFIX)
     async for page in pages(partial(staging, show_hidden=True)):
-        for branch in page.names:
+        for branch, _ in page.items:
             if branch.endswith(name):
                 return branch
     return None

@@ -8,7 +8,7 @@ from typing import Annotated, cast
 
 from pydantic import BaseModel, Field, field_validator
 
-from perago.app.attempt.context import Attempt, AttemptPorts
+from perago.app.attempt.context import Attempt
 from perago.app.authoring.task_definition import TaskDefinition
 from perago.app.authoring.workspace_spec import WorkspaceInput
 from perago.domain.attempt import as_mapping
@@ -51,11 +51,10 @@ class JoinResult(BaseModel):
     workspace: WorkspaceInput
 
 
-async def join(ports: AttemptPorts, attempt: Attempt, params: JoinParams) -> JoinResult:
+async def join(attempt: Attempt, params: JoinParams) -> JoinResult:
     """Join. Raises BodyFailedError with what was found on both sides."""
-    del attempt
     workspaces = [each.as_value() for each in params.workspaces]
-    histories = await _read_histories(ports.lakefs.commits, workspaces)
+    histories = await _read_histories(attempt.ports.lakefs.commits, workspaces)
     verdict = join_workspaces(workspaces, histories)
     if isinstance(verdict, str):
         raise BodyFailedError(verdict)

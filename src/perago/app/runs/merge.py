@@ -64,10 +64,10 @@ class Merge:
 
 
 async def merge_run(
-    ports: AttemptPorts, attempt: Attempt, merge: Merge, *, again: bool
+    attempt: Attempt, merge: Merge, *, again: bool
 ) -> CommitId | LookAgain | Pending:
     """Send the merge, and check what it has made; `again` if an earlier one got no answer."""
-    run = merge.run
+    ports, run = attempt.ports, merge.run
     request = merge.request(run.branch, timeout_seconds=attempt.effect_seconds)
     answer = await ports.lakefs.branches.merge(request)
     if isinstance(answer, outcome.NoChanges) and again:
@@ -138,13 +138,13 @@ def _file_above(files: list[tuple[str, bool]], change: Change, *, of_the_run: bo
     return found
 
 
-async def rebase_run(ports: AttemptPorts, attempt: Attempt, merge: Merge) -> CommitId | LookAgain:
+async def rebase_run(attempt: Attempt, merge: Merge) -> CommitId | LookAgain:
     """The run merged onto the expected head, on a branch of our own; the commit, proven."""
-    made = await _merge_on_scratch(ports, attempt, merge)
+    made = await _merge_on_scratch(attempt, merge)
     if isinstance(made, LookAgain):
         return made
     run, head = merge.run, merge.expected_head
-    changes = partial(all_changes, ports.lakefs.commits, run.repository)
+    changes = partial(all_changes, attempt.ports.lakefs.commits, run.repository)
     lost = await _first_difference(
         changes(head, made), changes(run.base, merge.run_head)
     ) or await _first_difference(changes(merge.run_head, made), changes(run.base, head))
@@ -154,20 +154,18 @@ async def rebase_run(ports: AttemptPorts, attempt: Attempt, merge: Merge) -> Com
     raise RunRefusedError(f"{text}; nothing was published", code="PRG-N007")
 
 
-async def _merge_on_scratch(
-    ports: AttemptPorts, attempt: Attempt, merge: Merge
-) -> CommitId | LookAgain:
+async def _merge_on_scratch(attempt: Attempt, merge: Merge) -> CommitId | LookAgain:
     """Merge, or find what an earlier round of this execution has merged onto the same head."""
-    run, head = merge.run, merge.expected_head
-    scratch, is_new = await open_scratch(ports, attempt, run.repository, head)
+    branches, run, head = attempt.ports.lakefs.branches, merge.run, merge.expected_head
+    scratch, is_new = await open_scratch(attempt, run.repository, head)
     if not is_new:
-        found = await ports.lakefs.branches.head(run.repository, scratch)
+        found = await branches.head(run.repository, scratch)
         if found.commit != head:
             return found.commit
     request = merge.request(scratch, timeout_seconds=attempt.effect_seconds)
     # Not the metadata of a publication, because no look may take this commit for one.
     request = replace(request, metadata={EXPECTED_HEAD: head})
-    answer = await ports.lakefs.branches.merge(request)
+    answer = await branches.merge(request)
     if isinstance(answer, outcome.Merged):
         return answer.commit
     # Only this execution knows the branch: what moved it is an earlier merge without an answer.

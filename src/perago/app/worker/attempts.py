@@ -22,7 +22,7 @@ from perago.app.authoring.task_definition import TaskDefinition
 from perago.app.telemetry.listeners import AttemptEvents, AttemptListener, WaitLines, write
 from perago.app.worker.bodies import Bodies, Order, SlotBudget, WaitingOrder, first_of
 from perago.app.worker.polling import Circuit, PolledType, ServiceGate
-from perago.domain.attempt import AttemptRecord, FenceVerdict, Stale, heartbeat_seconds
+from perago.domain.attempt import AttemptRecord, FenceVerdict, Stale
 from perago.domain.commit_metadata import traceparent_of
 from perago.domain.errors import BodyFailedError, GuardrailViolation
 from perago.domain.hand_back import Cause
@@ -230,6 +230,7 @@ class Attempts:
         parts = self._parts
         self._taken.append((record.snapshot.task_id, record.snapshot.poll_count))
         attempt = Attempt(
+            ports=parts.ports,
             task=parts.tasks[record.snapshot.task_type],
             record=record,
             execution_id=parts.ports.identities.new_execution_id(),
@@ -261,8 +262,7 @@ class Attempts:
                 ports = replace(parts.ports, progress=events, stop_order=WaitingOrder(order))
                 await self._wait_for_lakefs(attempt, slot, order, events)
                 report = await run_attempt(
-                    ports,
-                    attempt,
+                    replace(attempt, ports=ports),
                     slot,
                     polled_at=polled_at,
                     failed=lambda error: self._open_circuit(attempt, error),
@@ -286,10 +286,10 @@ class Attempts:
 
         return Heartbeat(
             send=lambda: parts.ports.queue.extend_lease(row, parts.settings.worker_id),
-            look=lambda: read_verdict(parts.ports, attempt),
+            look=lambda: read_verdict(attempt),
             lost=lost,
-            pause_seconds=heartbeat_seconds(
-                attempt.record.response_timeout_seconds, attempt.budget
+            pause_seconds=attempt.task.times.heartbeat_seconds(
+                attempt.record.response_timeout_seconds
             ),
             fraction=parts.ports.identities.fraction,
         )

@@ -15,7 +15,7 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Mapping, Sequence
-from pathlib import Path
+from dataclasses import replace
 from types import FrameType
 from typing import final
 
@@ -28,9 +28,8 @@ from perago.app.worker import frames
 from perago.app.worker.frames import sent_outcome
 from perago.app.worker.processes import die_with_parent, mark_programs
 from perago.app.worker.run_body import BodyCancelled, BodySurroundings, run_body
-from perago.domain.attempt import ExecutionId
 from perago.domain.errors import ChangesRefusedError
-from perago.ports.task_body import BodyCall, BodyOutcome, BodyStopped, ChangedPaths, Checkpoints
+from perago.ports.task_body import BodyCall, BodyOutcome, BodyStopped, Changes
 
 READ_BYTES = 64 * 1024  # larger messages take several reads, nothing else changes
 # As JSON a character has at most six bytes, so a record of this length has 6 MB and fits into a
@@ -142,7 +141,7 @@ class ExecutorProcess:
             if not isinstance(frame, frames.RunBody):
                 raise frames.FrameError(f"an executor cannot handle a message of kind {frame.kind}")
             call = _call_of(frame, self._channel)
-            self._channel.send(frames.Began(frame.execution_id))
+            self._channel.send(frames.Began(call.execution_id))
             try:
                 outcome = self._run(call, frame.worker_id)
             except BodyCancelled:  # it came as the body was about to end
@@ -169,7 +168,7 @@ class ExecutorProcess:
         finally:
             self._in_body = False
 
-    def _ask_the_parent(self, execution_id: str) -> ChangedPaths | None:
+    def _ask_the_parent(self, execution_id: str) -> Changes | None:
         """Ask what changed, and wait; the parent sends nothing else while a function runs."""
         self._channel.send(frames.ChangesAsked(execution_id))
         answer = self._channel.receive()
@@ -214,32 +213,17 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def _call_of(frame: frames.RunBody, channel: Channel) -> BodyCall:
-    checkpoints = None
-    if frame.checkpoints is not None:
-        taken = frames.CheckpointTaken(frame.execution_id)
-        checkpoints = Checkpoints(
-            frame.checkpoints, upload=_by_the_parent, taken=lambda: channel.send(taken)
-        )
-    return BodyCall(
-        task_name=frame.task_name,
-        attempt=frame.attempt,
-        execution_id=ExecutionId(frame.execution_id),
-        params=frame.params,
-        workspace=None if frame.workspace is None else Path(frame.workspace),
-        spark=frame.spark,
-        staged=frame.staged,
-        checkpoints=checkpoints,
-        changes=_of_the_parent if frame.answers_changes else None,
-    )
+    """The call, with functions that send messages in place of those that stayed with the parent."""
+    call, taken = frame.call, frames.CheckpointTaken(frame.call.execution_id)
+    if call.checkpoints is not None:
+        checkpoints = replace(call.checkpoints, taken=lambda: channel.send(taken))
+        call = replace(call, checkpoints=checkpoints)
+    return replace(call, changes=_of_the_parent) if frame.answers_changes else call
 
 
-async def _of_the_parent() -> ChangedPaths | None:
+async def _of_the_parent() -> Changes | None:
     """Never called, because an executor asks its parent instead (`ExecutorProcess`)."""
     raise ChangesRefusedError.because("this process has no keys")
-
-
-async def _by_the_parent() -> None:
-    """Do nothing: uploads need keys, and this process has none."""
 
 
 def _flush() -> None:

@@ -11,13 +11,13 @@ import logging
 import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
+from datetime import datetime
+from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import Field, TypeAdapter, ValidationError
 
-from perago.domain.attempt import AttemptSnapshot
 from perago.ports import task_body
-from perago.ports.workspace import SparkRoots
 
 # Above the largest result (10 MiB, below) and the largest log record (6 MB as JSON). Without a
 # limit an executor could announce 4 GiB, and its parent would keep the bytes of all attempts
@@ -36,15 +36,8 @@ class FrameError(Exception):
 class RunBody:
     """Parent to executor: run this body."""
 
-    execution_id: str
-    task_name: str
-    attempt: AttemptSnapshot
-    params: Mapping[str, Any]
-    workspace: str | None
+    call: task_body.BodyCall
     worker_id: str = ""
-    spark: SparkRoots | None = None
-    staged: task_body.StagedChanges | None = None
-    checkpoints: task_body.CheckpointTerms | None = None
     answers_changes: bool = False
     kind: Literal["run"] = "run"
 
@@ -145,7 +138,7 @@ class ChangesAnswered:
     """Parent to executor: what changed, or why that cannot be said."""
 
     execution_id: str
-    changes: task_body.ChangedPaths | None = None
+    changes: task_body.Changes | None = None
     refused: str = ""
     kind: Literal["changes-answered"] = "changes-answered"
 
@@ -225,9 +218,13 @@ _NAMES: dict[type, tuple[str, ...]] = {}
 
 
 def _names(kind: type) -> tuple[str, ...]:
-    """The fields of a dataclass, looked up once; none of any other type."""
+    """The fields of a dataclass that are compared, looked up once; none of any other type.
+
+    What is not compared is a function of the process that made the value.
+    """
     if kind not in _NAMES:
-        _NAMES[kind] = tuple(each.name for each in fields(kind)) if is_dataclass(kind) else ()
+        found = fields(kind) if is_dataclass(kind) else ()
+        _NAMES[kind] = tuple(each.name for each in found if each.compare)
     return _NAMES[kind]
 
 
@@ -238,6 +235,10 @@ def _plain(value: object) -> object:
     if isinstance(value, Mapping):
         # Both type checkers forget what the keys of a bare Mapping are.
         return dict(value)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+    if isinstance(value, Path):
+        return str(value)
+    if isinstance(value, datetime):
+        return value.isoformat()
     text = f"{type(value).__name__} is not JSON"
     raise TypeError(text)
 

@@ -214,7 +214,8 @@ class ProcessBody(TaskBody):
         assert body is not None, "the slot was given to it"
         call = body.call
         try:
-            executor.send(run_frame(call, self._worker_id))
+            asks = call.changes is not None
+            executor.send(frames.RunBody(call, self._worker_id, answers_changes=asks))
         except frames.FrameError as error:
             return _unsendable(call, error)
         outcome = await _end_of(body, order)
@@ -381,23 +382,6 @@ async def _end_of(body: RunningBody, order: Order) -> BodyOutcome | None:
         order.remove_done_callback(body.give_up)  # the order may outlive the body
         if late is not None:
             late.cancel()
-
-
-def run_frame(call: BodyCall, worker_id: str) -> frames.RunBody:
-    """The message that runs this call."""
-    workspace = None if call.workspace is None else str(call.workspace)
-    return frames.RunBody(
-        execution_id=call.execution_id,
-        task_name=call.task_name,
-        attempt=call.attempt,
-        params=call.params,
-        workspace=workspace,
-        worker_id=worker_id,
-        spark=call.spark,
-        staged=call.staged,
-        checkpoints=None if call.checkpoints is None else call.checkpoints.terms,
-        answers_changes=call.changes is not None,
-    )
 
 
 def _unsendable(call: BodyCall, error: frames.FrameError) -> BodyRaised:

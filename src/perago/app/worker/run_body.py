@@ -11,7 +11,6 @@ from collections.abc import Callable, Generator, Mapping
 from concurrent.futures import Future
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
-from datetime import datetime
 from pathlib import Path
 from threading import Thread
 from typing import Self, TypeAlias, cast, final
@@ -20,7 +19,6 @@ from perago.app.authoring import metrics
 from perago.app.authoring.current_attempt import (
     CancelSignal,
     ChangesAsker,
-    Checkpoint,
     CheckpointTaker,
     CopyTaken,
     CurrentAttempt,
@@ -42,7 +40,7 @@ _OURS = Path(__file__).parents[2]
 # such a test hangs for so long before it fails.
 ASK_SECONDS_MAX = 60.0
 
-Ask: TypeAlias = Callable[[task_body.AskChanges], task_body.ChangedPaths | None]
+Ask: TypeAlias = Callable[[task_body.AskChanges], task_body.Changes | None]
 """Puts a question of the function, which waits, to the process that has the keys."""
 
 
@@ -50,16 +48,13 @@ class BodyCancelled(BaseException):
     """Raised inside a body that has to end now."""
 
 
-def ask_beside_the_loop(question: task_body.AskChanges) -> task_body.ChangedPaths | None:
+def ask_beside_the_loop(question: task_body.AskChanges) -> task_body.Changes | None:
     """For a function that runs in the event loop itself: the answer comes from another thread."""
-    answered: Future[task_body.ChangedPaths | None] = Future()
-
-    async def ask() -> task_body.ChangedPaths | None:
-        return await question()
+    answered: Future[task_body.Changes | None] = Future()
 
     def work() -> None:
         try:
-            answered.set_result(asyncio.run(ask()))
+            answered.set_result(asyncio.run(question()))
         except Exception as error:  # noqa: BLE001 - it is raised where the function waits
             answered.set_exception(error)
 
@@ -174,7 +169,7 @@ def _running_attempt(
             iteration=call.attempt.iteration,
             cancel=around.cancel,
             report=report,
-            resumed_from=_found(terms),
+            resumed_from=terms.found,
             take=take,
             ask=ask,
         )
@@ -184,7 +179,7 @@ def _running_attempt(
 
 def _ask(
     task: TaskDefinition, call: task_body.BodyCall, around: BodySurroundings
-) -> task_body.ChangedPaths | None:
+) -> task_body.Changes | None:
     """Ask what changed; whatever goes wrong is one error of ours, with its text."""
     if call.changes is None:
         because = "the task has no workspace"
@@ -205,31 +200,16 @@ def _checkpoint_terms(task: TaskDefinition, call: task_body.BodyCall) -> task_bo
     """The terms of this call, or why it has none."""
     if call.checkpoints is not None:
         return call.checkpoints.terms
+    why = "the attempt is not under policy settled; run `perago fence install REPOSITORY BRANCH`"
     if call.staged is not None:
-        return task_body.CheckpointTerms(
-            refused="a check judges a staged commit, and is not run again"
-        )
-    if task.workspace is None:
-        return task_body.CheckpointTerms(
-            refused="the task has no workspace, so no repository to keep one in"
-        )
-    if task.workspace.read_only:
-        return task_body.CheckpointTerms(
-            refused="the task is read-only, and such a task writes nothing"
-        )
-    if task.on_spark:
-        return task_body.CheckpointTerms(
-            refused="a Spark task writes to lakeFS itself; write a table instead"
-        )
-    text = "the attempt is not under policy settled; run `perago fence install REPOSITORY BRANCH`"
-    return task_body.CheckpointTerms(refused=text)
-
-
-def _found(terms: task_body.CheckpointTerms) -> Checkpoint | None:
-    found = terms.found
-    if found is None:
-        return None
-    return Checkpoint(Path(found.directory), found.note, datetime.fromisoformat(found.taken_at))
+        why = "a check judges a staged commit, and is not run again"
+    elif task.workspace is None:
+        why = "the task has no workspace, so no repository to keep one in"
+    elif task.workspace.read_only:
+        why = "the task is read-only, and such a task writes nothing"
+    elif task.on_spark:
+        why = "a Spark task writes to lakeFS itself; write a table instead"
+    return task_body.CheckpointTerms(refused=why)
 
 
 def _sendable(value: object) -> object:

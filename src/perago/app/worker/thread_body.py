@@ -29,7 +29,7 @@ from perago.ports.task_body import (
     BodyCall,
     BodyOutcome,
     BodyStopped,
-    ChangedPaths,
+    Changes,
     TaskBody,
 )
 
@@ -198,13 +198,9 @@ class ThreadBody(TaskBody):
             return BodyStopped(f"the task function ran longer than {call.seconds_max:g} seconds")
 
 
-def _ask_in(loop: asyncio.AbstractEventLoop, question: AskChanges) -> ChangedPaths | None:
+def _ask_in(loop: asyncio.AbstractEventLoop, question: AskChanges) -> Changes | None:
     """Ask in the worker's loop, which is another thread's."""
-
-    async def ask() -> ChangedPaths | None:
-        return await question()
-
-    return asyncio.run_coroutine_threadsafe(ask(), loop).result()
+    return asyncio.run_coroutine_threadsafe(question(), loop).result()
 
 
 def _run(task: TaskDefinition, call: BodyCall, around: BodySurroundings) -> BodyOutcome:

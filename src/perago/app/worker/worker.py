@@ -18,12 +18,7 @@ from perago.app.telemetry.listeners import facts_of, write
 from perago.app.worker.attempts import AttemptParts, Attempts
 from perago.app.worker.bodies import SlotBudget, first_of
 from perago.app.worker.polling import Circuit, PolledType, Poller, PollTools, ServiceGate
-from perago.domain.attempt import (
-    PublishBudget,
-    completion_timeout_seconds,
-    merge_timeout_seconds,
-    shutdown_grace_seconds,
-)
+from perago.domain.attempt import PublishTimes
 from perago.domain.hand_back import Cause
 
 LOGGER = logging.getLogger("perago.worker")
@@ -68,14 +63,13 @@ class WorkerParts(AttemptParts):
         """How long bodies may go on once the worker drains."""
         if self.force_kill_seconds is not None:
             return self.force_kill_seconds
-        return max(shutdown_grace_seconds(budget) for budget in self._budgets)
+        return max(each.shutdown_grace_seconds for each in self._times)
 
     @property
     def settle_seconds(self) -> float:
         """How long an attempt may take to its end once its body is gone."""
         return KILL_SECONDS + max(
-            merge_timeout_seconds(budget) + completion_timeout_seconds(budget)
-            for budget in self._budgets
+            each.merge_timeout_seconds + each.completion_timeout_seconds for each in self._times
         )
 
     @property
@@ -84,9 +78,8 @@ class WorkerParts(AttemptParts):
         return int(self.grace_seconds + self.settle_seconds) + 1
 
     @property
-    def _budgets(self) -> list[PublishBudget | None]:
-        found = [task.controls.publish_budget for task in self.tasks.values()]
-        return [None if each is None else each.as_value() for each in found] or [None]
+    def _times(self) -> list[PublishTimes]:
+        return [task.times for task in self.tasks.values()] or [PublishTimes()]
 
 
 def drain_reason(grace_seconds: float) -> str:

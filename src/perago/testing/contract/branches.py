@@ -12,7 +12,8 @@ from perago.domain.lakefs import BranchName, CommitId, RepositoryId, TagName
 from perago.domain.outcome import DirtyTarget, NoAnswer, Relocated, RelocationRefused
 from perago.ports import errors
 from perago.ports.asking import pages
-from perago.ports.lakefs import CommitRequest, TagRecord
+from perago.ports.lakefs import BranchRecord, CommitRequest, TagRecord
+from perago.ports.objects import Page
 from perago.testing.contract.lakefs_under_test import (
     BROKEN_FILE,
     MAIN,
@@ -93,7 +94,7 @@ async def test_B23_relocate_keeps_uncommitted_objects(scene: Scene) -> None:
     answer = await scene.branches.relocate(scene.repository, MAIN, scene.staged)
     assert answer == Relocated()
     dirt = await scene.commits.uncommitted_page(scene.repository, MAIN)
-    assert [change.path for change in dirt.changes] == ["left behind"]
+    assert [change.path for change in dirt.items] == ["left behind"]
     assert isinstance(await scene.merge(replace(scene.request, allow_empty=True)), DirtyTarget)
 
 
@@ -110,9 +111,9 @@ async def test_B25_list_is_paged_by_prefix(scene: Scene) -> None:
     found: list[BranchName] = []
     listed = scene.branches.list_page
     async for page in pages(lambda after: listed(scene.repository, "run-", after, 2)):
-        assert len(page.names) == len(page.heads) <= 2
-        assert set(page.heads) == {scene.input_ref}
-        found.extend(page.names)
+        assert len(page.items) <= 2
+        assert {branch.head for branch in page.items} == {scene.input_ref}
+        found.extend(branch.name for branch in page.items)
     assert found == wanted
 
 
@@ -157,17 +158,22 @@ async def test_B31_lost_answer_is_unknown(scene: Scene) -> None:
         await scene.head(new)
 
 
+def names_on(page: Page[BranchRecord]) -> list[BranchName]:
+    """The names of branches on a page."""
+    return [branch.name for branch in page.items]
+
+
 async def test_B32_hidden_branch_is_listed_on_request(scene: Scene) -> None:
     branches, repository = scene.branches, scene.repository
     names = [BranchName(f"run-{number}") for number in range(5)]
     for number, name in enumerate(names):
         await branches.create(repository, name, scene.input_ref, hidden=number % 2 == 1)
     plain = await branches.list_page(repository, "run-", amount=2)
-    assert (list(plain.names), plain.more) == ([names[0], names[2]], True)
+    assert (names_on(plain), plain.more) == ([names[0], names[2]], True)
     rest = await branches.list_page(repository, "run-", plain.last, 2)
-    assert (list(rest.names), rest.more) == ([names[4]], False)
+    assert (names_on(rest), rest.more) == ([names[4]], False)
     shown = await branches.list_page(repository, "run-", amount=4, show_hidden=True)
-    assert (list(shown.names), shown.more) == (names[:4], True)
+    assert (names_on(shown), shown.more) == (names[:4], True)
     hidden = names[1]
     staged = await scene.commit(hidden, added=b"on a hidden branch")
     assert await scene.head(hidden) == staged
@@ -205,7 +211,7 @@ async def test_B39_ids_of_commits_are_no_names(scene: Scene) -> None:
         with pytest.raises(errors.ExistsError):
             await scene.create_branch(BranchName(scene.input_ref), source)
     page = await scene.branches.list_page(scene.repository, scene.input_ref)
-    assert page.names == ()
+    assert page.items == ()
 
 
 TAG = TagName("perago-settled-1a2b.3")
@@ -262,8 +268,8 @@ async def test_T6_list_is_paged_by_prefix(scene: Scene) -> None:
     found: list[TagRecord] = []
     listed = scene.tags.list_page
     async for page in pages(lambda after: listed(scene.repository, "run-", after, 2)):
-        assert 0 < len(page.tags) <= 2
-        found.extend(page.tags)
+        assert 0 < len(page.items) <= 2
+        found.extend(page.items)
     assert found == wanted
 
 
@@ -330,14 +336,14 @@ async def test_R3_read_only_is_said(lakefs_under_test: LakeFSUnderTest) -> None:
 async def test_R4_pages_name_every_repository_once(lakefs_under_test: LakeFSUnderTest) -> None:
     first, *others = sorted([await lakefs_under_test.create_repository() for _ in range(3)])
     page = await lakefs_under_test.repositories.list_page(after=first, amount=1)
-    assert (len(page.names), page.more) == (1, True)
+    assert (len(page.items), page.more) == (1, True)
     found: list[RepositoryId] = []
     while page.more and not set(others) <= set(found):
         page = await lakefs_under_test.repositories.list_page(
             after=found[-1] if found else first, amount=2
         )
-        assert len(page.names) <= 2
-        found += page.names
+        assert len(page.items) <= 2
+        found += page.items
     assert set(others) <= set(found)
     assert found == sorted(set(found))
     assert first not in found

@@ -9,7 +9,8 @@ from perago.domain.lakefs import BranchName, CommitId, FirstParentWalk
 from perago.domain.outcome import Merged
 from perago.ports import errors
 from perago.ports.asking import pages
-from perago.ports.lakefs import Change, ChangeKind, ChangePage, CommitRequest, MergeRequest
+from perago.ports.lakefs import Change, ChangeKind, CommitRequest, MergeRequest
+from perago.ports.objects import Page
 from perago.testing.contract.lakefs_under_test import (
     MAIN,
     UNKNOWN,
@@ -50,7 +51,7 @@ class CommitsScene(Scene):
             self.repository, MAIN, stop_at, commits_max=commits_max
         )
 
-    async def diff(self, left: CommitId, right: CommitId, prefix: str = "") -> ChangePage:
+    async def diff(self, left: CommitId, right: CommitId, prefix: str = "") -> Page[Change]:
         """The first page of differences."""
         return await self.commits.diff_page(self.repository, left, right, prefix=prefix)
 
@@ -90,7 +91,7 @@ async def test_C3_empty_commit_when_allowed(scene: CommitsScene) -> None:
     empty = await scene.read(commit)
     assert empty.parents == (scene.input_ref,)
     assert empty.metarange == before.metarange
-    assert (await scene.diff(scene.input_ref, commit)).changes == ()
+    assert (await scene.diff(scene.input_ref, commit)).items == ()
 
 
 async def test_C4_exact_tree(scene: CommitsScene) -> None:
@@ -101,7 +102,7 @@ async def test_C4_exact_tree(scene: CommitsScene) -> None:
     exact = await scene.read(await scene.commits.commit(request))
     assert exact.parents == (abandoned,)
     assert exact.metarange == wanted.metarange
-    assert (await scene.diff(scene.input_ref, exact.commit)).changes == ()
+    assert (await scene.diff(scene.input_ref, exact.commit)).items == ()
 
 
 async def test_C5_read_by_id(scene: CommitsScene) -> None:
@@ -182,13 +183,13 @@ async def test_C11_walk_to_an_unknown_commit(scene: CommitsScene) -> None:
 async def test_C12_diff_names_what_differs(scene: CommitsScene) -> None:
     right = await scene.commit_files({"new": b"new", "kept": b"changed", "old": None})
     page = await scene.diff(scene.input_ref, right)
-    assert described(page.changes) == [
+    assert described(page.items) == [
         ("kept", ChangeKind.CHANGED),
         ("new", ChangeKind.ADDED),
         ("old", ChangeKind.REMOVED),
     ]
     listing = await scene.objects.list_page(scene.repository, right, prefix="")
-    assert [change.entry for change in page.changes] == [*listing.entries, None]
+    assert [change.entry for change in page.items] == [*listing.items, None]
     assert not page.more
 
 
@@ -197,13 +198,13 @@ async def test_C13_diff_respects_the_prefix(scene: CommitsScene) -> None:
         {"data": b"1", "data/a": b"1", "data/b/c": b"1", "data-2/a": b"1", "data2": b"1"}
     )
     page = await scene.diff(scene.input_ref, right, "data/")
-    assert described(page.changes) == added("data/a", "data/b/c")
+    assert described(page.items) == added("data/a", "data/b/c")
 
 
 async def test_C14_diff_is_directed(scene: CommitsScene) -> None:
     right = await scene.commit_files({"new": b"new", "old": None})
     page = await scene.diff(right, scene.input_ref)
-    assert described(page.changes) == [("new", ChangeKind.REMOVED), ("old", ChangeKind.ADDED)]
+    assert described(page.items) == [("new", ChangeKind.REMOVED), ("old", ChangeKind.ADDED)]
 
 
 async def test_C15_diff_is_paged(scene: CommitsScene) -> None:
@@ -214,8 +215,8 @@ async def test_C15_diff_is_paged(scene: CommitsScene) -> None:
     diff_page = scene.commits.diff_page
     listed = pages(lambda after: diff_page(*trees, prefix="data/", after=after, amount=3))
     async for page in listed:
-        assert 0 < len(page.changes) <= 3
-        found.extend(page.changes)
+        assert 0 < len(page.items) <= 3
+        found.extend(page.items)
     assert described(found) == added(*paths)
 
 
@@ -226,19 +227,19 @@ async def test_C16_uncommitted_names_what_is_staged(scene: CommitsScene) -> None
     await scene.objects.delete_many(scene.repository, MAIN, ["old"])
     uncommitted = scene.commits.uncommitted_page
     page = await uncommitted(scene.repository, MAIN)
-    assert described(page.changes) == [
+    assert described(page.items) == [
         ("kept", ChangeKind.CHANGED),
         ("new", ChangeKind.ADDED),
         ("old", ChangeKind.REMOVED),
         ("sub/new", ChangeKind.ADDED),
     ]
     under = await uncommitted(scene.repository, MAIN, prefix="sub/")
-    assert described(under.changes) == added("sub/new")
+    assert described(under.items) == added("sub/new")
     first = await uncommitted(scene.repository, MAIN, amount=3)
-    rest = await uncommitted(scene.repository, MAIN, after=first.changes[-1].path, amount=3)
-    assert (first.more, first.changes + rest.changes, rest.more) == (True, page.changes, False)
+    rest = await uncommitted(scene.repository, MAIN, after=first.items[-1].path, amount=3)
+    assert (first.more, first.items + rest.items, rest.more) == (True, page.items, False)
     await scene.commits.commit(scene.commit_request())
-    assert (await uncommitted(scene.repository, MAIN)).changes == ()
+    assert (await uncommitted(scene.repository, MAIN)).items == ()
 
 
 async def test_C17_same_bytes_are_not_a_change(scene: CommitsScene) -> None:
@@ -247,7 +248,7 @@ async def test_C17_same_bytes_are_not_a_change(scene: CommitsScene) -> None:
         await scene.commits.commit(scene.commit_request())
     assert await scene.head() == scene.input_ref
     commit = await scene.commits.commit(scene.commit_request(allow_empty=True))
-    assert (await scene.diff(scene.input_ref, commit)).changes == ()
+    assert (await scene.diff(scene.input_ref, commit)).items == ()
 
 
 async def test_C18_broken_action_file_is_refused(scene: CommitsScene) -> None:

@@ -6,6 +6,7 @@ Says nothing of which lakeFS answers; the tests of an adapter implement it.
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from itertools import count
 from pathlib import Path
 from tempfile import NamedTemporaryFile
@@ -15,6 +16,7 @@ import pytest
 
 from perago.adapters.memory.installations import RepositoryBuilder
 from perago.adapters.memory.lakefs import MemoryLakeFS
+from perago.adapters.memory.lakefs_ports import MemoryTransport
 from perago.domain.commit_metadata import EXPECTED_HEAD
 from perago.domain.fence import FENCE_FILE
 from perago.domain.lakefs import NO_METADATA, BranchName, CommitId, CommitRecord, RepositoryId
@@ -138,8 +140,12 @@ class MemoryLakeFSUnderTest(LakeFSUnderTest):
 
     @asynccontextmanager
     async def losing_answers(self) -> AsyncGenerator[LakeFSInstallation]:
-        """The same ports, for a worker for whom every loss is planned."""
-        yield losing_answers(self._ports)
+        """The same ports, for a worker for whom every loss is planned.
+
+        A transport has no calls to lose, so bytes move by the calls of `objects`.
+        """
+        losing = losing_answers(self._ports)
+        yield replace(losing, transport=partial(MemoryTransport, losing.objects))
 
     def unique_name(self, prefix: str) -> str:
         return f"{prefix}-{next(self._numbers)}"
@@ -224,7 +230,7 @@ class Scene:
     async def paths(self, ref: str = MAIN) -> list[str]:
         """The paths a reference shows."""
         page = await self.objects.list_page(self.repository, ref, prefix="")
-        return [entry.path for entry in page.entries]
+        return [entry.path for entry in page.items]
 
     async def commit(self, branch: BranchName, **files: bytes | None) -> CommitId:
         return await self.commit_files(files, branch)

@@ -56,7 +56,7 @@ async def test_B11_second_merge_of_a_squashed_source_makes_an_empty_commit(scene
     second = await scene.read(await scene.merged(request))
     assert second.parents == (first,)
     changes = await scene.commits.diff_page(scene.repository, first, second.commit, prefix="")
-    assert changes.changes == ()
+    assert changes.items == ()
 
 
 async def test_B12_merge_of_an_ancestor_has_no_changes(scene: Scene) -> None:

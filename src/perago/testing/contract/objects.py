@@ -1,15 +1,24 @@
-"""Laws of perago.ports.objects."""
+"""Laws of perago.ports.objects, and law L0 wherever object bytes travel.
 
+Who has several ways to move bytes defines the fixture `unheard` for each of them.
+"""
+
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from hashlib import md5
 from pathlib import Path
 
 import pytest
 
-from perago.domain.lakefs import BranchName, CommitId, RepositoryId
+from perago.adapters.system import AsyncioConcurrency
+from perago.adapters.workspace.staging import Staging
+from perago.domain.lakefs import BranchName, CommitId, RepositoryId, StagedReference
 from perago.ports import errors
 from perago.ports.asking import pages
-from perago.ports.objects import ObjectEntry, ObjectUpload
+from perago.ports.lakefs import Commits
+from perago.ports.objects import ObjectEntry, Objects, ObjectTransport, ObjectUpload
+from perago.ports.system import Concurrency, nothing
+from perago.ports.workspace import StagingArea
 from perago.testing.contract.lakefs_under_test import MAIN, LakeFSUnderTest
 
 WORK = BranchName("work")
@@ -63,7 +72,7 @@ class Scene:
         """The first page of paths."""
         page = await self.under_test.objects.list_page(self.repository, ref, prefix=prefix)
         assert not page.more
-        return [entry.path for entry in page.entries]
+        return [entry.path for entry in page.items]
 
 
 @pytest.fixture
@@ -92,7 +101,7 @@ async def test_O3_checksum_is_md5(scene: Scene) -> None:
     expected = md5(b"seven b", usedforsecurity=False).hexdigest()
     assert (entry.path, entry.checksum, entry.size) == ("new", expected, 7)
     page = await scene.under_test.objects.list_page(scene.repository, WORK, prefix="new")
-    assert [(found.checksum, found.size) for found in page.entries] == [(expected, 7)]
+    assert [(found.checksum, found.size) for found in page.items] == [(expected, 7)]
 
 
 async def test_O4_list_is_paged_in_order(scene: Scene) -> None:
@@ -102,8 +111,8 @@ async def test_O4_list_is_paged_in_order(scene: Scene) -> None:
     found: list[str] = []
     list_page, work = scene.under_test.objects.list_page, (scene.repository, WORK)
     async for page in pages(lambda after: list_page(*work, prefix="data/", after=after, amount=4)):
-        assert 0 < len(page.entries) <= 4
-        found.extend(entry.path for entry in page.entries)
+        assert 0 < len(page.items) <= 4
+        found.extend(entry.path for entry in page.items)
     assert found == sorted([*files, "data/03b"])
 
 
@@ -119,7 +128,7 @@ async def test_O6_listing_carries_content_type_and_metadata(scene: Scene) -> Non
     upload = ObjectUpload("new", scene.file(b"{}"), "application/json", {"origin": "a body"})
     written = await scene.under_test.objects.upload(scene.repository, WORK, upload)
     page = await scene.under_test.objects.list_page(scene.repository, WORK, prefix="new")
-    for entry in (written, *page.entries):
+    for entry in (written, *page.items):
         assert (entry.content_type, dict(entry.metadata)) == (
             "application/json",
             {"origin": "a body"},
@@ -233,3 +242,47 @@ async def test_O17_lost_answer_is_unknown(scene: Scene) -> None:
         with pytest.raises(errors.OutcomeUnknownError):
             await losing.objects.delete_many(*at, ["new", "copied"])
     assert await scene.paths() == ["kept"]
+
+
+@dataclass(frozen=True, slots=True)
+class Unheard:
+    """A lakeFS, and the ports of a worker there who gets no answer from the call of `lose` on."""
+
+    under_test: LakeFSUnderTest
+    objects: Objects
+    commits: Commits
+    transport: ObjectTransport
+    concurrency: Concurrency
+    lose: Callable[[], object]
+
+
+@pytest.fixture
+async def unheard(lakefs_under_test: LakeFSUnderTest) -> AsyncIterator[Unheard]:
+    concurrency = AsyncioConcurrency()
+    async with lakefs_under_test.losing_answers() as losing:
+        transport = losing.transport(concurrency)
+        yield Unheard(
+            lakefs_under_test, losing.objects, losing.commits, transport, concurrency, nothing
+        )
+    concurrency.close()
+
+
+# Where one object is several requests, the lost answer may be of a request before the last one.
+# So the two laws do not say whether the object is there.
+async def test_M10_lost_answer_is_unknown(unheard: Unheard, tmp_path: Path) -> None:
+    repository = await unheard.under_test.create_repository()
+    source = tmp_path / "new"
+    source.write_bytes(b"new")
+    unheard.lose()
+    with pytest.raises(errors.OutcomeUnknownError):
+        await unheard.transport.store(repository, MAIN, [ObjectUpload("new", source)])
+
+
+async def test_U6_lost_answer_is_unknown(unheard: Unheard, tmp_path: Path) -> None:
+    repository = await unheard.under_test.create_repository()
+    (tmp_path / "new").write_bytes(b"new")
+    area = StagingArea(StagedReference(repository, MAIN, CommitId("-")), "kept")
+    ports = unheard.objects, unheard.commits, unheard.transport, unheard.concurrency
+    unheard.lose()
+    with pytest.raises(errors.OutcomeUnknownError):
+        await Staging(*ports).bring(tmp_path, {}, area)

@@ -88,7 +88,7 @@ class Bench:
     async def entries(self, ref: str) -> dict[str, ObjectEntry]:
         """Every object as the listing shows it."""
         page = await self.under_test.objects.list_page(self.repository, ref, prefix="")
-        return {entry.path: entry for entry in page.entries}
+        return {entry.path: entry for entry in page.items}
 
     def local(self) -> dict[str, bytes]:
         """Every file of the directory but the marker."""
@@ -125,8 +125,6 @@ async def test_P1_materialise_is_exact(bench: Bench) -> None:
 
 async def test_P2_prefix_is_mapped(bench: Bench) -> None:
     commit = await bench.commit(TREE)
-    source = WorkspaceSource(bench.repository, commit, "data/deep")
-    assert list(await bench.pipeline.listing(source)) == ["er/b.bin"]
     await bench.materialise(commit, "data/deep")
     assert bench.local() == {"er/b.bin": bytes(range(256))}
 
@@ -143,7 +141,6 @@ async def test_P3_reserved_paths_stay_out(bench: Bench) -> None:
     )
     materialised = await bench.materialise(commit, "/")
     assert bench.local() == {"a": b"a"}
-    assert list(await bench.pipeline.listing(materialised.source)) == ["a"]
     (bench.directory / "a").unlink()
     _, area = await bench.stage(materialised)
     assert set(await bench.entries(area.staged.branch)) == {

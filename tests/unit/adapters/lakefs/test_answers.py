@@ -10,13 +10,12 @@ from perago.adapters.lakefs.answers import (
     NotSent,
     Refused,
     asked_for_seconds,
-    change,
     is_worth_repeating,
-    object_entry,
-    page_of,
+    page_of_changes,
+    page_of_objects,
 )
 from perago.ports.lakefs import Change, ChangeKind
-from perago.ports.objects import DEFAULT_CONTENT_TYPE, ObjectEntry
+from perago.ports.objects import DEFAULT_CONTENT_TYPE, ObjectEntry, Page
 
 STATS = {
     "path": "a",
@@ -36,13 +35,13 @@ def page(*results: object, more: bool = False) -> bytes:
 def test_an_object_is_taken_over_field_by_field() -> None:
     entry = ObjectEntry("a", "c4ca", 3, 7, "text/x", {"k": "v"})
 
-    assert page_of(object_entry)(page(STATS, more=True)) == ((entry,), True)
+    assert page_of_objects(page(STATS, more=True)) == Page((entry,), more=True, last="a")
 
 
 def test_an_object_without_type_and_metadata_has_the_usual_ones() -> None:
     bare = {key: STATS[key] for key in ("path", "checksum", "size_bytes", "mtime")}
 
-    (entry,), _ = page_of(object_entry)(page(bare))
+    (entry,) = page_of_objects(page(bare)).items
 
     assert (entry.content_type, entry.metadata) == (DEFAULT_CONTENT_TYPE, {})
 
@@ -51,7 +50,7 @@ def test_a_difference_carries_the_right_side_only() -> None:
     right = {"checksum": "c4ca", "mtime": 7, "content_type": "text/x", "metadata": {"k": "v"}}
     sides = {"path": "a", "path_type": "object", "size_bytes": 3, "right": right}
 
-    found, more = page_of(change)(
+    found = page_of_changes(
         page(
             {**sides, "type": "added"},
             {**sides, "type": "changed"},
@@ -61,8 +60,8 @@ def test_a_difference_carries_the_right_side_only() -> None:
     )
 
     entry = ObjectEntry("a", "c4ca", 3, 7, "text/x", {"k": "v"})
-    assert not more
-    assert found == (
+    assert not found.more
+    assert found.items == (
         Change("a", ChangeKind.ADDED, entry),
         Change("a", ChangeKind.CHANGED, entry),
         Change("a", ChangeKind.REMOVED),

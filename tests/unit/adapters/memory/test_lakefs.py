@@ -215,5 +215,5 @@ async def test_a_large_object_in_a_file_equals_the_same_bytes_in_memory(tmp_path
 
     page = await objects.commits.uncommitted_page(repository.id, MAIN)
 
-    assert page.changes == ()
+    assert page.items == ()
     assert repository.files(base) == {"a": LARGE}

@@ -9,10 +9,8 @@ from threading import Event
 import pytest
 
 from perago.adapters.spark.pipeline_session import (
-    LISTING,
     PipelineSession,
     PipelineState,
-    listing_folder,
     no_answer,
 )
 from perago.adapters.spark.rows import Line, ManifestRows, ending_with_problem, packed, unpacked
@@ -126,15 +124,6 @@ def test_what_a_process_left_that_died_as_it_made_room_is_swept(
     (tmp_path / "one").rmdir()
     PipelineState(root, tmp_path / "two").create()
     assert {path.name[:3] for path in root.iterdir()} == {"two"}
-
-
-def test_the_listing_of_a_process_that_died_is_swept(tmp_path: Path) -> None:
-    (tmp_path / f"{LISTING}dead" / "paths").mkdir(parents=True)
-    living, remove = listing_folder(tmp_path)
-    PipelineState(tmp_path, tmp_path / "one").create()
-    assert [path.name for path in tmp_path.glob(f"{LISTING}*")] == [living.name]
-    remove()
-    assert not list(tmp_path.glob(f"{LISTING}*"))
 
 
 @pytest.mark.parametrize(

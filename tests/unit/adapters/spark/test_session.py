@@ -43,17 +43,21 @@ def test_no_java(java_home: Path) -> None:
         start_session(SparkConfiguration(master="local[1]"), needs_s3a=False)
 
 
-def test_missing_jars(java_home: Path, tmp_path: Path) -> None:
+def test_missing_jars(java_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     a_java(java_home, "17.0.1")
-    configuration = SparkConfiguration(master="local[1]", cache=tmp_path / "empty")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "empty"))
+    configuration = SparkConfiguration(master="local[1]")
     with pytest.raises(SparkEnvironmentError, match="no hadoop-aws; run `perago spark jars`"):
         start_session(configuration, needs_s3a=True)
 
 
-def test_jars_of_another_hadoop(java_home: Path, tmp_path: Path) -> None:
+def test_jars_of_another_hadoop(
+    java_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     a_java(java_home, "17.0.1")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "empty"))
     options = {"spark.jars": "/opt/jars/hadoop-aws-3.3.4.jar"}
-    configuration = SparkConfiguration(options=options, cache=tmp_path / "empty")
+    configuration = SparkConfiguration(options=options)
     with pytest.raises(SparkEnvironmentError, match=r"found hadoop-aws 3\.3\.4"):
         start_session(configuration, needs_s3a=True)
 

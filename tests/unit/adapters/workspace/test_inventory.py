@@ -9,7 +9,7 @@ import pytest
 from perago.adapters.system import AsyncioConcurrency
 from perago.adapters.workspace.inventory import WorkspaceTooLargeError, take_inventory
 from perago.domain.lakefs import CommitId, RepositoryId
-from perago.ports.objects import ObjectEntry, ObjectPage
+from perago.ports.objects import ObjectEntry, Page
 from perago.ports.workspace import WorkspaceSource
 
 SOURCE = WorkspaceSource(RepositoryId("repository"), CommitId("c"), "data")
@@ -35,13 +35,13 @@ class Listing:
         self.log: list[str] = []
         self._names = [f"data/{number:03}" for number in range(2 * pages)]
 
-    async def list_page(self, _repository: object, _ref: object, **asked: Any) -> ObjectPage:  # noqa: ANN401 - the port's
+    async def list_page(self, _repository: object, _ref: object, **asked: Any) -> Page[ObjectEntry]:  # noqa: ANN401 - the port's
         """The page after a path."""
         after: str = asked["after"]
         self.log.append(f"ask after {after or 'nothing'}")
         names = [name for name in self._names if name > after]
         entries: Any = Told((ObjectEntry(name, "c", 1) for name in names[:2]), self.log)
-        return ObjectPage(entries, more=len(names) > 2)
+        return Page(entries, more=len(names) > 2, last=names[:2][-1])
 
 
 async def test_the_next_page_is_asked_for_before_this_one_is_read() -> None:

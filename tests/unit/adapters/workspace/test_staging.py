@@ -88,5 +88,5 @@ async def test_a_content_type_that_no_header_can_carry_is_not_kept_by_a_change(
     await MemoryBranches(lakefs, handle).create(builder.id, BranchName("staging"), commit)
     staged = StagedReference(builder.id, BranchName("staging"), commit)
     await pipeline.transfer(materialised, plan, StagingArea(staged, "d"))
-    (entry,) = (await objects.list_page(builder.id, "staging", prefix="d/")).entries
+    (entry,) = (await objects.list_page(builder.id, "staging", prefix="d/")).items
     assert (entry.content_type, entry.size) == (published, 3)

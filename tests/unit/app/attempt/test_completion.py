@@ -51,8 +51,8 @@ async def _poll(worker: AttemptWorker) -> AttemptRecord:
 
 
 def _dispatch(harness: AttemptHarness, worker: AttemptWorker, record: AttemptRecord) -> Attempt:
-    identities = worker.harness.identities
-    return Attempt(harness.task, record, identities.new_execution_id(), worker.settings)
+    execution_id = worker.harness.identities.new_execution_id()
+    return Attempt(worker.harness, harness.task, record, execution_id, worker.settings)
 
 
 async def _end(
@@ -69,7 +69,7 @@ async def _end(
     output = {"result": result} if status is AttemptStatus.COMPLETED else {}
     update = TerminalUpdate(record.snapshot, worker.settings.worker_id, status, output)
     began = harness.clock.monotonic() if began is None else began
-    return await harness.drive(complete(worker.harness, dispatch, update, NoLease(), began=began))
+    return await harness.drive(complete(dispatch, update, NoLease(), began=began))
 
 
 @pytest.mark.parametrize(
@@ -230,7 +230,7 @@ async def test_the_heartbeats_are_joined_before_the_end_is_sent(tmp_path: Path) 
         record.snapshot, worker.settings.worker_id, AttemptStatus.COMPLETED, {"result": {}}
     )
     now = harness.clock.monotonic()
-    await harness.drive(complete(worker.harness, dispatch, update, Beating(), began=now))
+    await harness.drive(complete(dispatch, update, Beating(), began=now))
     assert told == ["joined", "sent"]
 
 
@@ -378,6 +378,6 @@ async def test_a_conductor_that_is_gone_for_minutes_gets_the_end_all_the_same(
     update = TerminalUpdate(
         record.snapshot, worker.settings.worker_id, AttemptStatus.COMPLETED, {"result": {}}
     )
-    end = complete(worker.harness, dispatch, update, LongLease(harness.clock), began=began)
+    end = complete(dispatch, update, LongLease(harness.clock), began=began)
     assert await harness.drive(end) is Recorded.RECORDED
     assert harness.clock.monotonic() - began > 2400

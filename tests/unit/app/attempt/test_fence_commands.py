@@ -124,7 +124,7 @@ async def test_the_side_branch_of_a_fence_is_hidden(tmp_path: Path) -> None:
     branches = harness.worker().fence.lakefs.branches
     plain = await branches.list_page(harness.repository.id, "perago-")
     shown = await branches.list_page(harness.repository.id, "perago-", show_hidden=True)
-    assert (len(plain.names), len(shown.names)) == (0, 1)
+    assert (len(plain.items), len(shown.items)) == (0, 1)
 
 
 async def test_a_branch_is_protected_before_its_fence_is_there(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ from perago.domain.attempt import AttemptStatus
 from perago.domain.errors import PublishFenceError
 from perago.domain.hand_back import Cause
 from perago.domain.policy import PolicySetting
-from perago.ports.asking import RepeatedRequest
+from perago.ports.asking import Repetitions, hearing
 from perago.ports.conductor import TaskQueue
 from perago.ports.errors import (
     AccessDeniedError,
@@ -305,14 +305,14 @@ async def _repeating(clock: VirtualClock, seconds: float, heard: list[Phase]) ->
     patience = Patience(_terms(clock, heard))
 
     async def transfer() -> str:
-        first, second = RepeatedRequest(), RepeatedRequest()
-        second.failed(UnavailableError("503 Slow Down"))
+        hears = hearing()
+        hears.failed("second", UnavailableError("503 Slow Down"))
         for _ in range(3):
-            first.failed(UnavailableError("connection refused"))
+            hears.failed("first", UnavailableError("connection refused"))
             clock.advance(seconds / 3)
-        first.failed(UnavailableError("connection refused"))
-        for each in (second, first):
-            each.over()
+        hears.failed("first", UnavailableError("connection refused"))
+        for each in ("second", "first"):
+            hears.over(each)
         clock.advance(1000)  # the transfer goes on, and nothing waits
         return "moved"
 
@@ -336,21 +336,20 @@ async def test_a_request_that_is_repeated_for_a_moment_is_no_wait_that_lasts() -
 
 
 async def test_a_transfer_that_fails_ends_the_wait_for_its_requests() -> None:
-    clock, heard = VirtualClock(), list[Phase]()
+    clock, heard, hears = VirtualClock(), list[Phase](), list[Repetitions]()
     patience = Patience(_terms(clock, heard))
 
     async def transfer() -> None:
-        repeated = RepeatedRequest()
+        hears.append(hearing())
         for _ in range(2):
-            repeated.failed(UnavailableError("connection refused"))
+            hears[0].failed("it", UnavailableError("connection refused"))
             clock.advance(6)
         raise AccessDeniedError("no")
 
     with pytest.raises(AccessDeniedError):
         await patience.until_done("lakeFS", "the upload", transfer)
     assert heard == [Phase.WAITING, Phase.WAITED]
-    late = RepeatedRequest()
-    late.failed(UnavailableError("connection refused"))
+    hears[0].failed("late", UnavailableError("connection refused"))
     assert patience.waits == 1, "nobody waits for it"
 
 

@@ -20,7 +20,7 @@ from perago.domain.attempt import AttemptStatus, WorkflowStatus
 from perago.domain.errors import OutsidePrefixError, StaleAttemptError
 from perago.domain.lakefs import CommitId
 from perago.domain.policy import PolicySetting
-from perago.ports.task_body import BodyCall, BodyOutcome, BodyReturned, ChangedPaths, TaskBody
+from perago.ports.task_body import BodyCall, BodyOutcome, BodyReturned, Changes, TaskBody
 from perago.ports.workspace import Phase, SparkGateway, SparkRoots, SparkWorkspace
 from perago.testing.faults import ANY_CALL, Fault, Moment, Outage, Side, crash, meanwhile
 
@@ -108,7 +108,7 @@ class AskingBody(TaskBody):
     """Asks what changed before it writes."""
 
     writes: WritingBody
-    answers: list[ChangedPaths | None]
+    answers: list[Changes | None]
 
     async def run(self, call: BodyCall) -> BodyOutcome:
         """Ask as the parent of an executor does."""
@@ -119,7 +119,7 @@ class AskingBody(TaskBody):
 
 async def test_a_spark_task_sees_what_changed_since_it_published(tmp_path: Path) -> None:
     harness = SparkHarness(tmp_path, PolicySetting.SETTLED).harness
-    answers: list[ChangedPaths | None] = []
+    answers: list[Changes | None] = []
     published: list[CommitId] = []
     for number in (1, 2):
         await harness.start()
@@ -130,7 +130,7 @@ async def test_a_spark_task_sees_what_changed_since_it_published(tmp_path: Path)
         assert report.error is None, report.error
         published.append(harness.repository.head().commit)
         harness.input = harness.human(f"data/human-{number}")
-    assert answers == [None, ChangedPaths(published[0], added=("human-1",))]
+    assert answers == [None, Changes(published[0], added=("human-1",))]
 
 
 @pytest.mark.parametrize("policy", POLICIES, ids=str)

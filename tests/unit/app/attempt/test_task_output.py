@@ -4,12 +4,13 @@ import shutil
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
+from typing import cast
 
 import pytest
 from pydantic import BaseModel, field_serializer
 from tests.unit.app.attempt.attempt_scene import TASK, AttemptScene, Params, warnings
 
-from perago.app.attempt.context import Attempt, AttemptSettings
+from perago.app.attempt.context import Attempt, AttemptPorts, AttemptSettings
 from perago.app.attempt.ending import failed_update
 from perago.app.attempt.run_attempt import read_input
 from perago.app.authoring.task_declaration import task
@@ -19,6 +20,8 @@ from perago.domain.attempt import AttemptRecord, AttemptSnapshot, AttemptStatus,
 from perago.domain.errors import DamagedResultError, StoredResultError, TaskFailed, TaskInputError
 from perago.domain.policy import PolicySetting
 from perago.domain.text import Secrets
+
+NO_PORTS = cast("AttemptPorts", None)  # nothing is asked here
 
 
 class Took(BaseModel):
@@ -49,7 +52,7 @@ def test_strict_input_binds_tasks_without_a_workspace(
     row = AttemptSnapshot("w", "t", "free", "free", AttemptStatus.IN_PROGRESS)
     record = AttemptRecord(row, {"params": {}, "more": 1})
     settings = AttemptSettings("worker", strict_input=strict)
-    dispatch = Attempt(_definition(free), record, ExecutionId("e"), settings)
+    dispatch = Attempt(NO_PORTS, _definition(free), record, ExecutionId("e"), settings)
     if strict:
         with pytest.raises(TaskInputError, match="more"):
             read_input(dispatch)
@@ -102,7 +105,8 @@ async def test_whatever_a_read_only_task_wrote_is_dropped_with_a_warning(
 def _failed(error: Exception, reference: str, settings: AttemptSettings) -> str:
     """The reason that Conductor gets."""
     row = AttemptSnapshot("w", "t", reference, "free", AttemptStatus.IN_PROGRESS)
-    dispatch = Attempt(_definition(free), AttemptRecord(row, {}), ExecutionId("e"), settings)
+    record = AttemptRecord(row, {})
+    dispatch = Attempt(NO_PORTS, _definition(free), record, ExecutionId("e"), settings)
     update = failed_update(dispatch, error)
     assert update is not None
     return str(update.reason)

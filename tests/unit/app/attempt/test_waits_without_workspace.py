@@ -65,12 +65,13 @@ class Scene:
         record = await worker.poll(self.name)
         assert record is not None
         attempt = Attempt(
+            ports=worker.harness,
             task=worker.tasks[self.name],
             record=record,
             execution_id=worker.harness.identities.new_execution_id(),
             settings=worker.settings,
         )
-        return await self.harness.drive(run_attempt(worker.harness, attempt, lease or NoLease()))
+        return await self.harness.drive(run_attempt(attempt, lease or NoLease()))
 
     async def assert_one_row(self, *, polls: int = 1) -> None:
         """The workflow completed, and its one row was polled so often."""

@@ -1,5 +1,8 @@
 """Controls: defaults, bounds and the rules between fields, as 0.6.1 has them."""
 
+from dataclasses import replace
+from math import inf
+
 import pytest
 from pydantic import BaseModel, ValidationError
 
@@ -9,8 +12,10 @@ from perago.app.authoring.task_definition import (
     PublishBudget,
     RetryPolicy,
     TaskControls,
+    TaskDefinition,
     TimeoutPolicy,
 )
+from perago.domain.attempt import PublishTimes
 
 BUDGET = {
     "observed_merge_p99_seconds": 20,
@@ -98,6 +103,13 @@ def test_a_value_that_cannot_be_meant_is_refused(
 
 def test_a_budget_needs_the_sum_of_its_last_four_seconds() -> None:
     assert PublishBudget.model_validate(BUDGET).response_timeout_seconds == 100
+
+
+def test_each_limit_is_the_authors_or_the_documented_one() -> None:
+    controls = TaskControls(publish_budget=PublishBudget.model_validate(BUDGET))
+    task = TaskDefinition("n", "data@example.com", lambda: None, BaseModel, BaseModel)
+    assert replace(task, controls=controls).times == PublishTimes(45.0, 15.0, 30.0, 10.0)
+    assert task.times == PublishTimes(60.0, 60.0, 30.0, inf)
 
 
 def test_the_response_timeout_is_never_taken_from_the_budget() -> None:

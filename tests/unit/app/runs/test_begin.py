@@ -225,9 +225,9 @@ async def test_a_run_branch_is_hidden(tmp_path: Path) -> None:
     await harness.report()
     branches = lakefs_installation(harness.lakefs, WorkerHandle()).branches
     plain = await branches.list_page(harness.repository.id, "perago-run-")
-    assert plain.names == ()
+    assert plain.items == ()
     shown = await branches.list_page(harness.repository.id, "perago-run-", show_hidden=True)
-    assert shown.names == ((await harness.begun()).run_branch,)
+    assert [branch.name for branch in shown.items] == [(await harness.begun()).run_branch]
 
 
 async def test_a_begin_that_was_replaced_long_ago_makes_no_run_branch(tmp_path: Path) -> None:

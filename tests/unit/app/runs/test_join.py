@@ -57,10 +57,10 @@ class Scene:
         row = AttemptSnapshot("w", "t", "joined", JOIN_TASK.name, AttemptStatus.IN_PROGRESS)
         worker = self.harness.worker(faults)
         record = AttemptRecord(row, {"params": params})
-        attempt = Attempt(JOIN_TASK, record, ME, worker.settings)
         with self.orders.for_execution(ME) as order:
             ports = replace(worker.harness, stop_order=WaitingOrder(order))
-            output = await produce_freely(ports, attempt)
+            attempt = Attempt(ports, JOIN_TASK, record, ME, worker.settings)
+            output = await produce_freely(attempt)
         result = cast("Mapping[str, object]", output["result"])
         return JoinResult.model_validate(result).workspace.ref
 

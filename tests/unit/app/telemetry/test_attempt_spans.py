@@ -29,6 +29,7 @@ async def heard(harness: AttemptHarness, secrets: Secrets = NO_SECRETS) -> Remem
     record = await worker.poll(TASK)
     assert record is not None
     dispatch = Attempt(
+        worker.harness,
         harness.task,
         record,
         worker.harness.identities.new_execution_id(),
@@ -40,7 +41,8 @@ async def heard(harness: AttemptHarness, secrets: Secrets = NO_SECRETS) -> Remem
         AttemptMetrics(Metrics(telemetry)),
     ]
     events = AttemptEvents(dispatch, listeners, worker.harness.clock)
-    await harness.drive(run_attempt(replace(worker.harness, progress=events), dispatch, NoLease()))
+    heard = replace(dispatch, ports=replace(worker.harness, progress=events))
+    await harness.drive(run_attempt(heard, NoLease()))
     return telemetry
 
 

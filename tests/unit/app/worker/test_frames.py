@@ -2,24 +2,37 @@
 
 import json
 import math
+from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
 from perago.app.worker import frames
-from perago.domain.attempt import AttemptSnapshot, AttemptStatus
+from perago.domain.attempt import AttemptSnapshot, AttemptStatus, ExecutionId
 from perago.ports.task_body import (
+    BodyCall,
     BodyOutcome,
     BodyRaised,
     BodyReturned,
     BodyStopped,
+    Checkpoint,
+    Checkpoints,
+    CheckpointTerms,
     StagedChanges,
 )
 
 ATTEMPT = AttemptSnapshot("w", "t", "r", "task", AttemptStatus.IN_PROGRESS, retry_count=2)
+ME = ExecutionId("e1")
+FOUND = Checkpoint(Path("found"), {"rows": 3}, datetime(2026, 11, 20, 9, tzinfo=UTC))
+TERMS = CheckpointTerms("out", interval_seconds=60, bytes_max=10, found=FOUND)
 FRAMES: list[frames.Frame] = [
-    frames.RunBody("e1", "task", ATTEMPT, {"a": [1, {"b": None}]}, "/tmp/x"),  # noqa: S108
+    frames.RunBody(BodyCall("task", ATTEMPT, ME, {"a": [1, {"b": None}]}, Path("x")), "worker"),
     frames.RunBody(
-        "e1", "task", ATTEMPT, {}, "x", staged=StagedChanges("d", ("ü",), sizes={"ü": 3})
+        BodyCall("task", ATTEMPT, ME, {}, None, staged=StagedChanges("d", ("ü",), sizes={"ü": 3}))
+    ),
+    frames.RunBody(
+        BodyCall("task", ATTEMPT, ME, {}, Path("x"), checkpoints=Checkpoints(TERMS)),
+        answers_changes=True,
     ),
     frames.Ready(),
     frames.ImportFailed("no module"),

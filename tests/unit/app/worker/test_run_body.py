@@ -11,14 +11,14 @@ from perago.app.authoring.current_attempt import CurrentAttempt, current_attempt
 from perago.app.authoring.task_declaration import task, task_of
 from perago.app.worker.run_body import BodySurroundings, run_body
 from perago.domain.errors import ChangesRefusedError
-from perago.ports.task_body import BodyReturned, ChangedPaths, Checkpoints, CheckpointTerms
+from perago.ports.task_body import BodyReturned, Changes, Checkpoints, CheckpointTerms
 
 
 class Nothing(BaseModel):
     """No params, and no result."""
 
 
-async def _unasked() -> ChangedPaths | None:
+async def _unasked() -> Changes | None:
     raise AssertionError("`ask` stands before it")
 
 

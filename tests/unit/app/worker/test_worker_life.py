@@ -24,10 +24,8 @@ from perago.app.worker.worker import (
 )
 from perago.domain.attempt import (
     AttemptStatus,
+    PublishTimes,
     WorkflowStatus,
-    completion_timeout_seconds,
-    merge_timeout_seconds,
-    shutdown_grace_seconds,
 )
 from perago.domain.policy import PolicySetting
 from perago.ports.errors import UnavailableError
@@ -150,10 +148,11 @@ async def test_the_grace_is_one_number_in_the_start_line_and_in_the_drain(
             await asyncio.sleep(0.01)
     worker.drain()
     assert await asyncio.wait_for(running, 20) is WorkerEnd.DRAINED
-    grace = shutdown_grace_seconds(None) if grace_seconds is None else grace_seconds
+    grace = PublishTimes().shutdown_grace_seconds if grace_seconds is None else grace_seconds
     started_facts = _facts(caplog, "worker started")
     assert started_facts["grace_seconds"] == grace
-    after = merge_timeout_seconds(None) + completion_timeout_seconds(None) + KILL_SECONDS
+    times = PublishTimes()
+    after = times.merge_timeout_seconds + times.completion_timeout_seconds + KILL_SECONDS
     assert started_facts["termination_grace_period_seconds"] == int(grace + after) + 1
     assert _facts(caplog, "worker draining")["grace_seconds"] == grace
     assert f"the grace of {grace:g} s is over" in drain_reason(grace)
