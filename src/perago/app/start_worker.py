@@ -8,8 +8,10 @@ import asyncio
 import gc
 import logging
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
+from functools import partial
+from typing import TypeVar
 
 from perago._version import __version__
 from perago.app.authoring.task_definition import TaskDefinition
@@ -36,9 +38,11 @@ from perago.app.worker_assembly import Assembled, StartOrder, assemble
 from perago.app.worker_description import worker_incarnation, worker_log_file
 from perago.domain.errors import RuntimeConfigError
 from perago.ports.errors import ServiceError
+from perago.ports.telemetry import DataEvents, Telemetry
 
 LOGGER = logging.getLogger("perago.worker")
 BROKEN_EXIT = 70  # EX_SOFTWARE of sysexits.h
+Opened = TypeVar("Opened", Telemetry, DataEvents)
 SIGNAL_EXIT = 128  # a shell reports a process that died of signal N as 128 + N
 
 
@@ -123,7 +127,7 @@ async def _run(
     names: WorkerNames,
 ) -> tuple[WorkerEnd, signal.Signals | None]:
     async with AsyncExitStack() as stack:
-        collectors = _collectors(stack, order, worker_id)
+        collectors = open_collectors(stack, order, worker_id)
         assembled = assemble(
             order, container, worker_id, secrets=secrets, collectors=collectors, names=names
         )
@@ -146,35 +150,41 @@ async def _run(
     return end, worker.exit_signal
 
 
-def _collectors(stack: AsyncExitStack, order: StartOrder, worker_id: str) -> Collectors:
+def open_collectors(stack: AsyncExitStack, order: StartOrder, worker_id: str) -> Collectors:
     """What the environment names of a collector and a catalogue; what is left is sent at the end.
 
     A worker goes on without one that cannot start.
     """
-    telemetry, data_events = None, None
     signals = exported_signals(order.settings, order.environment)
+    instance = order.settings.instance_id or worker_id
+    service = {"service.name": "perago-worker", "service.version": __version__}
+    service["service.instance.id"] = instance
+    telemetry = data_events = None
     if signals.any:
-        instance = order.settings.instance_id or worker_id
-        service = {"service.name": "perago-worker", "service.version": __version__}
-        try:
-            telemetry = open_telemetry(signals, service | {"service.instance.id": instance})
-        except ImportError as error:
-            facts = {"error": str(error), "remedy": "pip install 'perago[otel]'"}
-            write(LOGGER, logging.WARNING, "OpenTelemetry is configured but not installed", facts)
-        else:
-            stack.push_async_callback(asyncio.to_thread, telemetry.close)
+        opening = partial(open_telemetry, signals, service)
+        telemetry = _unless_it_cannot_start(stack, "OpenTelemetry", "otel", opening)
     if wants_data_events(order.environment):
-        try:
-            data_events = open_data_events()
-        except ImportError as error:
-            facts = {"error": str(error), "remedy": "pip install 'perago[openlineage]'"}
-            write(LOGGER, logging.WARNING, "OpenLineage is configured but not installed", facts)
-        except Exception as error:  # noqa: BLE001 - the library refuses its own configuration
-            facts = {"error": f"{type(error).__name__}: {error}"}
-            write(LOGGER, logging.WARNING, "OpenLineage is configured but cannot start", facts)
-        else:
-            stack.push_async_callback(asyncio.to_thread, data_events.close)
+        telling = "OpenLineage", "openlineage"
+        data_events = _unless_it_cannot_start(stack, *telling, open_data_events)
     return Collectors(telemetry, data_events)
+
+
+def _unless_it_cannot_start(
+    stack: AsyncExitStack, name: str, extra: str, opening: Callable[[], Opened]
+) -> Opened | None:
+    """Open something that the end of the worker closes, or warn why the worker goes on without."""
+    try:
+        opened = opening()
+    except ImportError as error:
+        facts = {"error": str(error), "remedy": f"pip install 'perago[{extra}]'"}
+        write(LOGGER, logging.WARNING, f"{name} is configured but not installed", facts)
+        return None
+    except Exception as error:  # noqa: BLE001 - each library refuses its own variables
+        facts = {"error": f"{type(error).__name__}: {error}"}
+        write(LOGGER, logging.WARNING, f"{name} is configured but cannot start", facts)
+        return None
+    stack.push_async_callback(asyncio.to_thread, opened.close)
+    return opened
 
 
 def _probes(address: str, worker: Worker, assembled: Assembled) -> AbstractAsyncContextManager[int]:

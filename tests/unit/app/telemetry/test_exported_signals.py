@@ -1,6 +1,7 @@
 """Which signals leave a worker, by the standard variables."""
 
 import sys
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,9 @@ from opentelemetry.sdk.metrics.export import HistogramDataPoint, InMemoryMetricR
 from perago.adapters.observability import otlp
 from perago.app.container import open_telemetry
 from perago.app.settings.settings import load_settings
-from perago.app.telemetry.exports import exported_signals
+from perago.app.start_worker import open_collectors
+from perago.app.telemetry.exports import Collectors, exported_signals
+from perago.app.worker_assembly import StartOrder
 from perago.ports.telemetry import BUCKETS, BYTE_BUCKETS, ExportedSignals
 
 ALL, METRICS = "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT"
@@ -104,3 +107,34 @@ def test_a_collector_counts_between_our_edges(
     (point,) = metric.data.data_points
     assert isinstance(point, HistogramDataPoint)
     assert (point.explicit_bounds, metric.unit) == (bounds, unit)
+
+
+@pytest.mark.parametrize(
+    ("variables", "said"),
+    [
+        (
+            {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9", "OTEL_BSP_MAX_QUEUE_SIZE": "1"},
+            "OpenTelemetry is configured but cannot start",
+        ),
+        (
+            {"OPENLINEAGE__TRANSPORT__TYPE": "http"},
+            "OpenLineage is configured but cannot start",
+        ),
+    ],
+)
+async def test_a_worker_goes_on_without_a_collector_that_cannot_start(
+    variables: dict[str, str],
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    tmp_path: Path,
+) -> None:
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)  # the libraries read the process's own environment
+    order = StartOrder(load_settings(cwd=tmp_path, process_env={}), (), (), environment=variables)
+    async with AsyncExitStack() as stack:
+        collectors = open_collectors(stack, order, "worker-1")
+    assert collectors == Collectors()
+    (record,) = (each for each in caplog.records if each.name == "perago.worker")
+    assert record.getMessage() == said
+    assert "Error" in str(vars(record))
