@@ -91,7 +91,7 @@ class SparkStage:
             lakefs.repositories,
             transport=partial(MemoryTransport, lakefs.objects),
         )
-        around = Surroundings(SystemClock(), SystemIdentities(), AsyncioConcurrency(), self.root)
+        around = Surroundings(SystemClock(), self.root, SystemIdentities(), AsyncioConcurrency())
         settings = AttemptSettings(worker_id="worker-1", publication=policy)
         worker = attempt_worker(installation, self.conductor, around, tasks, settings)
         worker = replace(worker, harness=replace(worker.harness, spark_gateway=self.gateway))

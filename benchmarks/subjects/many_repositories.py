@@ -66,7 +66,7 @@ async def main() -> None:
     concurrency = AsyncioConcurrency()
     lakefs = opened(told)
     transport = lakefs.transport(concurrency)
-    around = Surroundings(SystemClock(), SystemIdentities(), concurrency, told.directory)
+    around = Surroundings(SystemClock(), told.directory, SystemIdentities(), concurrency)
     settings = AttemptSettings("bench", publication=PolicySetting.SETTLED)
     worker = attempt_worker(lakefs, conductor, around, [task_of(song)], settings)
     cache = LocalCache(told.directory / "cache", told.endpoint, keeps_aside=True)

@@ -157,7 +157,7 @@ class AttemptScene:
         return self.lakefs.installation()
 
     def _worker(self, injector: FaultInjector) -> AttemptWorker:
-        around = Surroundings(SystemClock(), SystemIdentities(), AsyncioConcurrency(), self.root)
+        around = Surroundings(SystemClock(), self.root, SystemIdentities(), AsyncioConcurrency())
         settings = AttemptSettings(self.lakefs.unique_name("worker"), publication=self.policy)
         lakefs = faulty_installation(self.ports(), injector)
         conductor = faulty_installation(self.conductor, injector)

@@ -137,11 +137,7 @@ class Race:
 
     def _worker(self, spec: WorkspaceSpec, number: int) -> AttemptWorker:
         around = Surroundings(
-            SystemClock(),
-            SystemIdentities(),
-            self.concurrency,
-            self.root,
-            transport=self.transport,
+            SystemClock(), self.root, SystemIdentities(), self.concurrency, transport=self.transport
         )
         settings = AttemptSettings(
             f"racer-{number}", publication=self.policy, fence_width=FenceWidth.NARROW

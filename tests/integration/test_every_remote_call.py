@@ -162,7 +162,7 @@ class Case:
         """A process of its own."""
         ports = self.lakefs.installation() if self.wire is None else self.wire.lakefs
         conductor = self.conductor if self.wire is None else self.wire.conductor
-        around = Surroundings(SystemClock(), SystemIdentities(), AsyncioConcurrency(), self.root)
+        around = Surroundings(SystemClock(), self.root, SystemIdentities(), AsyncioConcurrency())
         name = self.lakefs.unique_name("worker")
         settings = AttemptSettings(name, publication=self.policy)
         return attempt_worker(

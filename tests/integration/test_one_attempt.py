@@ -95,7 +95,7 @@ def _worker(
     tasks: list[TaskDefinition],
     policy: PolicySetting,
 ) -> AttemptWorker:
-    around = Surroundings(SystemClock(), SystemIdentities(), AsyncioConcurrency(), root)
+    around = Surroundings(SystemClock(), root, SystemIdentities(), AsyncioConcurrency())
     settings = AttemptSettings(worker_id="worker-1", publication=policy)
     return attempt_worker(lakefs.installation(), conductor, around, tasks, settings)
 

@@ -73,7 +73,7 @@ class RunRace:
     def __post_init__(self) -> None:
         conductor = MemoryConductor(VirtualClock())
         self.operator = conductor_installation(conductor, WorkerHandle())
-        around = Surroundings(SystemClock(), SystemIdentities(), AsyncioConcurrency(), self.root)
+        around = Surroundings(SystemClock(), self.root, SystemIdentities(), AsyncioConcurrency())
         tasks = [task_of(step), *BUILT_IN]
         settings = AttemptSettings("racer")
         self.worker = attempt_worker(

@@ -38,7 +38,7 @@ def worker_of(conductor: ConductorInstallation, root: Path) -> tuple[Worker, Pro
     program = ExecutorProgram(MODULES, body_environment())
     bodies = ProcessBody(program, clock, slots=SLOTS)
     lakefs = lakefs_installation(MemoryLakeFS(), WorkerHandle())
-    around = Surroundings(clock, SystemIdentities(), AsyncioConcurrency(), root)
+    around = Surroundings(clock, root, SystemIdentities(), AsyncioConcurrency())
     made = attempt_worker(lakefs, conductor, around, [OBEY], AttemptSettings("me"))
     ask = conductor.queue.check
     gate = ServiceGate("conductor", ask, now=clock.monotonic, fraction=lambda: 1.0)

@@ -309,7 +309,7 @@ class EmbeddedWorkers:
         ports = attempt_ports(
             faulty_installation(servers.lakefs, injector),
             faulty_installation(servers.conductor, injector),
-            Surroundings(clock, identities, servers.concurrency(), servers.worker_root(number)),
+            Surroundings(clock, servers.worker_root(number), identities, servers.concurrency()),
             InlineBody(self.tasks, partial(reader.note, EventKind.OUTPUT), stop_order),
             ProgressLog(),  # until the events of the attempt take its place
             self._trust,

@@ -133,9 +133,9 @@ class Surroundings:
     """
 
     clock: Clock
-    identities: Identities
-    concurrency: Concurrency
     root: Path
+    identities: Identities = field(default_factory=SeededIdentities)
+    concurrency: Concurrency = field(default_factory=SequentialConcurrency)
     transport: ObjectTransport | None = None
 
 

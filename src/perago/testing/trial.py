@@ -24,12 +24,7 @@ from perago.adapters.memory.installations import (
 )
 from perago.adapters.memory.lakefs import MemoryLakeFS
 from perago.adapters.memory.repository_state import MAIN
-from perago.adapters.memory.system import (
-    SeededIdentities,
-    SequentialConcurrency,
-    VirtualClock,
-    WorkerHandle,
-)
+from perago.adapters.memory.system import VirtualClock, WorkerHandle
 from perago.app.attempt.context import Attempt, AttemptPorts, AttemptSettings
 from perago.app.attempt.run_attempt import AttemptReport, run_attempt
 from perago.app.attempt.spark_workspace import remove_litter
@@ -121,7 +116,7 @@ def run_task_once(
             given["workspace"] = _workspace(lakefs, files, prefix)
         conductor.put_workflow_definition(child_definition(TRIAL, task, TRIAL))
         conductor.start(TRIAL, given, task_to_domain={})
-        around = Surroundings(clock, SeededIdentities(), SequentialConcurrency(), root / "attempts")
+        around = Surroundings(clock, root / "attempts")
         ports = attempt_ports(
             lakefs_installation(lakefs, WorkerHandle()),
             conductor_installation(conductor, WorkerHandle()),

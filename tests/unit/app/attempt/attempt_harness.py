@@ -67,9 +67,9 @@ class AttemptHarness(AttemptScene):
         self.workers.append(injector)
         around = Surroundings(
             self.clock,
+            self.shared_root or self.servers.worker_root(number),
             self.servers.identities(number),
             self.servers.concurrency(),
-            self.shared_root or self.servers.worker_root(number),
         )
         settings = AttemptSettings(
             f"worker-{number}",
