@@ -5,11 +5,9 @@ Decides nothing; a test that needs another part overrides it with `dataclasses.r
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from tests.recordings import RecordingProgress
 
-from perago.adapters.filesystem.attempt_directory import LocalAttemptDirectories
 from perago.app.attempt.context import (
     Attempt,
     AttemptPorts,
@@ -22,23 +20,8 @@ from perago.app.worker.thread_body import ThreadBody
 from perago.domain.attempt import AttemptRecord
 from perago.ports.conductor import PollRequest
 from perago.ports.installations import ConductorInstallation, LakeFSInstallation
-from perago.ports.objects import ObjectTransport
-from perago.ports.system import Clock, Concurrency, Identities
 from perago.ports.task_body import NoLease
-from perago.ports.workspace import SparkGateway
-from perago.testing.embedded_workers import fence_trust, lakefs_ports
-
-
-@dataclass(frozen=True, slots=True)
-class Surroundings:
-    """The parts of a harness that are neither lakeFS nor Conductor."""
-
-    clock: Clock
-    identities: Identities
-    concurrency: Concurrency
-    root: Path
-    spark_gateway: SparkGateway | None = None
-    transport: ObjectTransport | None = None  # without one, bytes move by the port's own calls
+from perago.testing.servers import Surroundings, attempt_ports
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,17 +71,6 @@ def attempt_worker(
     """A worker on these installations."""
     by_name = {task.name: task for task in tasks}
     progress = RecordingProgress()
-    trust = fence_trust(lakefs, around.identities, around.concurrency, around.clock)
-    harness = AttemptPorts(
-        lakefs=lakefs_ports(lakefs, around.concurrency, trust, around.transport),
-        queue=conductor.queue,
-        body=ThreadBody(by_name),
-        directories=LocalAttemptDirectories(around.root, around.clock, around.concurrency),
-        clock=around.clock,
-        identities=around.identities,
-        concurrency=around.concurrency,
-        progress=progress,
-        spark_gateway=around.spark_gateway,
-    )
+    harness = attempt_ports(lakefs, conductor, around, ThreadBody(by_name), progress)
     fence = FenceTools(lakefs, around.identities)
     return AttemptWorker(harness, by_name, settings, progress, fence)

@@ -45,6 +45,7 @@ from perago.testing import (
     lose_answer,
     lose_request,
     meanwhile,
+    outage,
     refuse,
     unavailable,
     zombie,
@@ -149,6 +150,10 @@ CASES = (
     Case("the completion's answer is lost", (lose_answer("complete"),), ONE, ONE),
     Case("the completion is lost", (lose_request("complete"),), ONE, ONE),
     Case("lakeFS is unavailable for a moment", (unavailable("head"),), ONE, ONE),
+    Case("lakeFS is away before the merge", (outage(before="merge", seconds=1.0),), ONE, ONE),
+    Case("lakeFS is away after the merge", (outage(after="merge", seconds=1.0),), ONE, ONE),
+    Case("Conductor is away at the end", (outage(before="complete", seconds=1.0),), ONE, ONE),
+    Case("the answer of an upload is lost", (lose_answer("upload"),), ONE, ONE),
     Case(
         "a zombie wakes after the acceptance",
         (zombie(attempt=1, until="accepted"),),

@@ -4,12 +4,12 @@ Decides nothing; a test brings its tasks and looks at what is on the target afte
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 from pydantic import BaseModel
-from tests.attempt_workers import AttemptWorker, Surroundings, attempt_worker
+from tests.attempt_workers import AttemptWorker, attempt_worker
 
 from perago.adapters.memory.lakefs_ports import MemoryTransport
 from perago.adapters.system import AsyncioConcurrency, SystemClock, SystemIdentities
@@ -26,6 +26,7 @@ from perago.ports.installations import ConductorInstallation, LakeFSInstallation
 from perago.ports.workspace import SparkGateway, SparkWorkspace
 from perago.testing.contract.conductor_under_test import simple, workflow_of
 from perago.testing.contract.lakefs_under_test import MAIN, LakeFSUnderTest
+from perago.testing.servers import Surroundings
 from perago_servers import LakefsServer
 
 
@@ -90,11 +91,10 @@ class SparkStage:
             lakefs.repositories,
             transport=partial(MemoryTransport, lakefs.objects),
         )
-        around = Surroundings(
-            SystemClock(), SystemIdentities(), AsyncioConcurrency(), self.root, self.gateway
-        )
+        around = Surroundings(SystemClock(), self.root, SystemIdentities(), AsyncioConcurrency())
         settings = AttemptSettings(worker_id="worker-1", publication=policy)
         worker = attempt_worker(installation, self.conductor, around, tasks, settings)
+        worker = replace(worker, harness=replace(worker.harness, spark_gateway=self.gateway))
         report = await install_fence(worker.fence, repository, MAIN)
         assert report.commit is not None
         scene = SparkScene(lakefs, self.conductor, worker, tasks, repository, report.commit)

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from pydantic import BaseModel
-from tests.attempt_workers import AttemptWorker, Surroundings, attempt_worker
+from tests.attempt_workers import AttemptWorker, attempt_worker
 
 from benchmarks.subjects.assignment import (
     Assignment,
@@ -34,6 +34,7 @@ from perago.domain.lakefs import RepositoryId
 from perago.domain.policy import PolicySetting
 from perago.ports.installations import ConductorInstallation
 from perago.testing.contract.conductor_under_test import simple, workflow_of
+from perago.testing.servers import Surroundings
 
 TASK = "song"
 
@@ -65,7 +66,7 @@ async def main() -> None:
     concurrency = AsyncioConcurrency()
     lakefs = opened(told)
     transport = lakefs.transport(concurrency)
-    around = Surroundings(SystemClock(), SystemIdentities(), concurrency, told.directory)
+    around = Surroundings(SystemClock(), told.directory, SystemIdentities(), concurrency)
     settings = AttemptSettings("bench", publication=PolicySetting.SETTLED)
     worker = attempt_worker(lakefs, conductor, around, [task_of(song)], settings)
     cache = LocalCache(told.directory / "cache", told.endpoint, keeps_aside=True)

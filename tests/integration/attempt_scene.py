@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import cast
 
 from pydantic import BaseModel
-from tests.attempt_workers import AttemptWorker, Surroundings, attempt_worker
+from tests.attempt_workers import AttemptWorker, attempt_worker
 from tests.contract.real_lakefs import RealLakeFS
 
 from perago.adapters.system import AsyncioConcurrency, SystemClock, SystemIdentities
@@ -29,6 +29,7 @@ from perago.testing.contract.conductor_under_test import simple, workflow_of
 from perago.testing.contract.lakefs_under_test import MAIN
 from perago.testing.fault_injector import FaultInjector, ProcessDied, faulty_installation
 from perago.testing.faults import Fault
+from perago.testing.servers import Surroundings
 
 FILES: Mapping[str, bytes | None] = {
     FENCE_PATH: FENCE_FILE,
@@ -156,7 +157,7 @@ class AttemptScene:
         return self.lakefs.installation()
 
     def _worker(self, injector: FaultInjector) -> AttemptWorker:
-        around = Surroundings(SystemClock(), SystemIdentities(), AsyncioConcurrency(), self.root)
+        around = Surroundings(SystemClock(), self.root, SystemIdentities(), AsyncioConcurrency())
         settings = AttemptSettings(self.lakefs.unique_name("worker"), publication=self.policy)
         lakefs = faulty_installation(self.ports(), injector)
         conductor = faulty_installation(self.conductor, injector)

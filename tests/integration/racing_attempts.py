@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pydantic import BaseModel
-from tests.attempt_workers import AttemptWorker, Surroundings, attempt_worker
+from tests.attempt_workers import AttemptWorker, attempt_worker
 
 from perago.adapters.memory.conductor_server import MemoryConductor
 from perago.adapters.memory.installations import conductor_installation
@@ -30,6 +30,7 @@ from perago.ports.objects import ObjectTransport
 from perago.ports.task_body import BodyCall, BodyOutcome, BodyReturned, TaskBody
 from perago.ports.workspace import Progress
 from perago.testing.contract.conductor_under_test import simple, workflow_of
+from perago.testing.servers import Surroundings
 
 TASK = "race"
 
@@ -136,11 +137,7 @@ class Race:
 
     def _worker(self, spec: WorkspaceSpec, number: int) -> AttemptWorker:
         around = Surroundings(
-            SystemClock(),
-            SystemIdentities(),
-            self.concurrency,
-            self.root,
-            transport=self.transport,
+            SystemClock(), self.root, SystemIdentities(), self.concurrency, transport=self.transport
         )
         settings = AttemptSettings(
             f"racer-{number}", publication=self.policy, fence_width=FenceWidth.NARROW

@@ -9,7 +9,7 @@ from typing import Any, final
 
 import pytest
 from pydantic import BaseModel
-from tests.attempt_workers import AttemptWorker, Surroundings, attempt_worker
+from tests.attempt_workers import AttemptWorker, attempt_worker
 from tests.contract.real_lakefs import RealLakeFS, connected
 
 from perago.adapters.conductor.client import ConductorSettings
@@ -37,6 +37,7 @@ from perago.testing.fault_injector import (
     faulty_installation,
 )
 from perago.testing.faults import ANY_CALL, Call, Fault, crash, lose_answer
+from perago.testing.servers import Surroundings
 from perago_servers import ConductorServer, LakefsServer
 
 pytestmark = [pytest.mark.lakefs, pytest.mark.conductor, pytest.mark.timeout(900)]
@@ -161,7 +162,7 @@ class Case:
         """A process of its own."""
         ports = self.lakefs.installation() if self.wire is None else self.wire.lakefs
         conductor = self.conductor if self.wire is None else self.wire.conductor
-        around = Surroundings(SystemClock(), SystemIdentities(), AsyncioConcurrency(), self.root)
+        around = Surroundings(SystemClock(), self.root, SystemIdentities(), AsyncioConcurrency())
         name = self.lakefs.unique_name("worker")
         settings = AttemptSettings(name, publication=self.policy)
         return attempt_worker(

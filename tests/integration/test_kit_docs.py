@@ -17,7 +17,13 @@ DOCS = Path(__file__).parents[2] / "docs"
 BLOCK = re.compile(r"^```(python|sh)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 # What the shell blocks of a page print, in order.
 PAGES = {
-    "testing.md": ('result: {"rows": 1}', "5 passed", "1 passed", "the process dies after merge"),
+    "testing.md": (
+        'result: {"rows": 1}',
+        "5 passed",
+        "1 passed",
+        "1 passed",
+        "the process dies after merge",
+    ),
     "how-to/test-retries.md": ("4 passed",),
     "how-to/send-events.md": ("2 passed",),
     "how-to/checkpoints.md": ("1 passed",),

@@ -11,7 +11,8 @@ from typing import final
 
 import pytest
 from tests.integration.transfer_scene import BRANCH, REPOSITORY, Bench, transfer_bench
-from tests.unit.app.attempt.attempt_harness import TASK, AttemptHarness
+from tests.unit.app.attempt.attempt_harness import AttemptHarness
+from tests.unit.app.attempt.attempt_scene import TASK
 
 from perago.adapters.lakefs.block_store import MULTIPART_BYTES_MIN
 from perago.adapters.lakefs.configuration import RouteChoice

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from pydantic import BaseModel
-from tests.attempt_workers import AttemptWorker, Surroundings, attempt_worker
+from tests.attempt_workers import AttemptWorker, attempt_worker
 from tests.contract.real_lakefs import RealLakeFS
 
 from perago.adapters.system import AsyncioConcurrency, SystemClock, SystemIdentities
@@ -18,6 +18,7 @@ from perago.domain.policy import PolicySetting
 from perago.ports.installations import ConductorInstallation
 from perago.testing.contract.conductor_under_test import simple, workflow_of
 from perago.testing.contract.lakefs_under_test import MAIN
+from perago.testing.servers import Surroundings
 
 pytestmark = [pytest.mark.lakefs, pytest.mark.conductor]
 
@@ -94,7 +95,7 @@ def _worker(
     tasks: list[TaskDefinition],
     policy: PolicySetting,
 ) -> AttemptWorker:
-    around = Surroundings(SystemClock(), SystemIdentities(), AsyncioConcurrency(), root)
+    around = Surroundings(SystemClock(), root, SystemIdentities(), AsyncioConcurrency())
     settings = AttemptSettings(worker_id="worker-1", publication=policy)
     return attempt_worker(lakefs.installation(), conductor, around, tasks, settings)
 

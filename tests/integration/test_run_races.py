@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from pydantic import BaseModel
-from tests.attempt_workers import AttemptWorker, Surroundings, attempt_worker
+from tests.attempt_workers import AttemptWorker, attempt_worker
 from tests.contract.real_lakefs import RealLakeFS
 
 from perago.adapters.memory.conductor_server import MemoryConductor
@@ -26,6 +26,7 @@ from perago.domain.paths import FENCE_PATH
 from perago.ports.installations import ConductorInstallation
 from perago.testing.contract.conductor_under_test import simple, workflow_of
 from perago.testing.contract.lakefs_under_test import MAIN
+from perago.testing.servers import Surroundings
 
 pytestmark = [pytest.mark.lakefs, pytest.mark.timeout(1800)]
 
@@ -72,7 +73,7 @@ class RunRace:
     def __post_init__(self) -> None:
         conductor = MemoryConductor(VirtualClock())
         self.operator = conductor_installation(conductor, WorkerHandle())
-        around = Surroundings(SystemClock(), SystemIdentities(), AsyncioConcurrency(), self.root)
+        around = Surroundings(SystemClock(), self.root, SystemIdentities(), AsyncioConcurrency())
         tasks = [task_of(step), *BUILT_IN]
         settings = AttemptSettings("racer")
         self.worker = attempt_worker(

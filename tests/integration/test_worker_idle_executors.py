@@ -9,7 +9,7 @@ import signal
 from dataclasses import replace
 from pathlib import Path
 
-from tests.attempt_workers import Surroundings, attempt_worker
+from tests.attempt_workers import attempt_worker
 from tests.contract.body_tasks import OBEY
 from tests.contract.task_bodies import MODULES, body_environment
 
@@ -26,6 +26,7 @@ from perago.app.worker.worker import Worker, WorkerEnd, WorkerParts
 from perago.domain.attempt import WorkflowStatus
 from perago.ports.installations import ConductorInstallation
 from perago.testing.contract.conductor_under_test import simple, workflow_of
+from perago.testing.servers import Surroundings
 
 SLOTS = 3
 RESPONSE_SECONDS = 3
@@ -37,7 +38,7 @@ def worker_of(conductor: ConductorInstallation, root: Path) -> tuple[Worker, Pro
     program = ExecutorProgram(MODULES, body_environment())
     bodies = ProcessBody(program, clock, slots=SLOTS)
     lakefs = lakefs_installation(MemoryLakeFS(), WorkerHandle())
-    around = Surroundings(clock, SystemIdentities(), AsyncioConcurrency(), root)
+    around = Surroundings(clock, root, SystemIdentities(), AsyncioConcurrency())
     made = attempt_worker(lakefs, conductor, around, [OBEY], AttemptSettings("me"))
     ask = conductor.queue.check
     gate = ServiceGate("conductor", ask, now=clock.monotonic, fraction=lambda: 1.0)

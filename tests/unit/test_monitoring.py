@@ -15,7 +15,8 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.unit.app.attempt.attempt_harness import TASK, AttemptHarness
+from tests.unit.app.attempt.attempt_harness import AttemptHarness
+from tests.unit.app.attempt.attempt_scene import TASK
 from tools.build_docs import slug
 
 from perago.app.attempt.complete import Recorded

@@ -1,7 +1,7 @@
 """Workers of an environment, each a process with one attempt on ports with planned faults.
 
 What an attempt does is the application's; what goes wrong is planned elsewhere. `run_captured` runs
-its task function in this thread, and `lakefs_ports` is the lakeFS that it asks; a trial uses both.
+its task function in this thread; a trial uses it too.
 """
 
 import asyncio
@@ -13,23 +13,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
-from typing import final
+from typing import Any, final
 
-from perago.adapters.filesystem.attempt_directory import LocalAttemptDirectories
-from perago.adapters.memory.lakefs_ports import MemoryTransport
 from perago.adapters.observability.progress import ProgressLog
-from perago.adapters.workspace.pipeline import LocalWorkspacePipeline
-from perago.adapters.workspace.staging import Staging
-from perago.app.attempt.context import (
-    Attempt,
-    AttemptPorts,
-    AttemptSettings,
-    LakeFS,
-)
+from perago.app.attempt.context import Attempt, AttemptSettings
 from perago.app.attempt.patience import StopOrder
 from perago.app.attempt.run_attempt import run_attempt
 from perago.app.authoring.task_definition import TaskDefinition
-from perago.app.fence.trust import FenceTools, FenceTrust
 from perago.app.telemetry.listeners import AttemptEvents, AttemptListener, BodyObserver
 from perago.app.worker.bodies import Order, WaitingOrder
 from perago.app.worker.frames import sent_outcome
@@ -37,22 +27,20 @@ from perago.app.worker.run_body import BodySurroundings, run_body
 from perago.domain.attempt import AttemptRecord
 from perago.domain.hand_back import Cause
 from perago.domain.lakefs import RepositoryId
-from perago.domain.policy import PolicySetting
 from perago.ports.conductor import PollRequest, TerminalUpdate
-from perago.ports.installations import LakeFSInstallation
-from perago.ports.objects import ObjectTransport
-from perago.ports.system import Clock, Concurrency, Identities
+from perago.ports.system import Clock
 from perago.ports.task_body import BodyCall, BodyOutcome, BodyStopped, NoLease, TaskBody
 from perago.ports.workspace import Phase
 from perago.testing.definitions import target_of
 from perago.testing.fault_injector import (
     FaultInjector,
+    Outages,
     ProcessDied,
     faulty_installation,
-    faulty_port,
+    with_faults_within,
 )
 from perago.testing.faults import Drain, ExpireLease, Fault, ForeignCommit, Until
-from perago.testing.servers import Repository, Servers
+from perago.testing.servers import Repository, Servers, Surroundings, attempt_ports, fence_trust
 from perago.testing.story import AttemptStory, EventKind, StoryListener, begin_story
 
 OUTPUT_LINES_MAX = 1000  # what a terminal scrolls back; the first lines say how it began
@@ -60,6 +48,7 @@ DIED = "DIED"  # no status of Conductor, which learns of it only by the time-out
 # Far above what any test needs: a loop without an end becomes a failure with a text, not a test
 # that hangs until the time-out of the suite.
 ROUNDS_MAX = 100_000
+ROWS_MAX = 1_000
 TURNS_MAX = 1_000_000
 
 
@@ -86,26 +75,6 @@ class WorkerClock(Clock):
             await self._clock.sleep(seconds)
         finally:
             self.asleep = False
-
-
-def fence_trust(
-    lakefs: LakeFSInstallation, identities: Identities, concurrency: Concurrency, clock: Clock
-) -> FenceTrust:
-    """What one process knows of the fences of a lakeFS."""
-    return FenceTrust(FenceTools(lakefs, identities), concurrency, clock)
-
-
-def lakefs_ports(
-    lakefs: LakeFSInstallation,
-    concurrency: Concurrency,
-    trust: FenceTrust,
-    transport: ObjectTransport | None = None,
-) -> LakeFS:
-    """What an attempt asks of a lakeFS; without a transport bytes move by the port's own calls."""
-    transport = transport or MemoryTransport(lakefs.objects, concurrency)
-    pipeline = LocalWorkspacePipeline(lakefs.objects, lakefs.commits, concurrency, transport)
-    uploads = Staging(lakefs.objects, lakefs.commits, transport, concurrency)
-    return LakeFS.of(lakefs, pipeline, trust, uploads)
 
 
 @final
@@ -151,20 +120,23 @@ class InlineBody(TaskBody):
     """
 
     def __init__(
-        self, tasks: Mapping[str, TaskDefinition], story: StoryListener, stop_order: StopOrder
+        self,
+        tasks: Mapping[str, TaskDefinition],
+        printed: Callable[[str], None],
+        stop_order: StopOrder,
     ) -> None:
         self._tasks = tasks
-        self._story = story
+        self._printed = printed
         self._stop_order = stop_order
 
     async def run(self, call: BodyCall) -> BodyOutcome:
-        """Run one call, unless the order to stop came first; keep what it printed and logged."""
+        """Run one call, unless the order to stop came first; tell what it printed and logged."""
         return await self._stop_order.before_end_of(self._run(call))
 
     async def _run(self, call: BodyCall) -> BodyOutcome:
         outcome, lines = run_captured(self._tasks[call.task_name], call)
         for line in lines:
-            self._story.note(EventKind.OUTPUT, line)
+            self._printed(line)
         return outcome
 
 
@@ -222,6 +194,7 @@ class EmbeddedWorkers:
         self._begun: list[EmbeddedWorker] = []  # a late request outlives its sender
         self._hired = 0
         self._attempts: Counter[tuple[str, str]] = Counter()
+        self._outages = Outages(servers.clock)
         self._trust = fence_trust(
             servers.lakefs, servers.identities(0), servers.concurrency(), servers.clock
         )
@@ -231,9 +204,9 @@ class EmbeddedWorkers:
         """Seconds since the environment's start."""
         return self._servers.clock.monotonic() - self._started_at
 
-    def use_policy(self, policy: PolicySetting) -> None:
+    def use(self, **changes: Any) -> None:  # noqa: ANN401 - fields of the settings
         """For attempts that begin from now on."""
-        self._settings = replace(self._settings, publication=policy)
+        self._settings = replace(self._settings, **changes)
 
     def stop(self) -> None:
         """Drop what still runs, as the end of its process would."""
@@ -247,7 +220,7 @@ class EmbeddedWorkers:
     async def work(self, workflow_ids: Sequence[str]) -> None:
         """Poll, run, let time pass; until nothing is due any more and no worker stands still."""
         for _ in range(ROUNDS_MAX):
-            polled = await self._poll_all()
+            polled = await self._poll()
             running = len(self._workers)
             await self._settle()
             # The end of an attempt may have brought a row that waits for a poll.
@@ -262,6 +235,27 @@ class EmbeddedWorkers:
             if nothing_is_due and not await self._release_idle():
                 return
         raise AssertionError(f"the environment is not idle after {ROUNDS_MAX} rounds")
+
+    async def next_attempt(
+        self, workflow_ids: Sequence[str], faults: Sequence[Fault]
+    ) -> AttemptStory:
+        """Poll one row, as soon as one waits, and run it alone until it ends or stands still."""
+        while not await self._poll(rows_max=1):
+            if not await self._servers.rest(workflow_ids):
+                raise AssertionError("no attempt waits for a worker, and none will")
+        worker = self._begun[-1]
+        number = worker.story.number
+        own = [replace(each, moment=replace(each.moment, attempt=number)) for each in faults]
+        self.pending.extend(own)
+        await self._settle()
+        while worker in self._workers and worker.injector.waits_for is None:
+            await self._servers.rest(workflow_ids)
+            await self._servers.give_way()  # it counts as asleep until it has run
+            await self._settle()
+        for fault in own:  # of each time, which would go on in the attempt of another workflow
+            if fault.moment.each_time:
+                self.pending.remove(fault)
+        return worker.story
 
     async def _act(
         self, record: AttemptRecord, fault: ExpireLease | Drain | ForeignCommit
@@ -283,9 +277,11 @@ class EmbeddedWorkers:
                 commit = await repository.commit(fault.files, branch, message="a foreign commit")
                 return f"another writer commits {commit[:8]} to {branch}"
 
-    async def _poll_all(self) -> bool:
-        found = False
+    async def _poll(self, *, rows_max: int = ROWS_MAX) -> bool:
+        found = 0
         for task_type in list(self.tasks):
+            if found == rows_max:
+                break
             number = self._hired + 1
             request = PollRequest(
                 task_type, f"worker-{number}", count=1, domain=self._servers.domain
@@ -293,8 +289,8 @@ class EmbeddedWorkers:
             for record in await self._servers.conductor.queue.poll(request):
                 self._hired = number
                 self._begin(number, record)
-                found = True
-        return found
+                found += 1
+        return found > 0
 
     def _begin(self, number: int, record: AttemptRecord) -> None:
         """A new process for one attempt: its own ports, directories and memory."""
@@ -304,26 +300,21 @@ class EmbeddedWorkers:
         settings = replace(self._settings, worker_id=f"worker-{number}")
         story = begin_story(settings.worker_id, record, self._attempts[key])
         reader = StoryListener(story, lambda: self.seconds, self.watchers)
-        injector = FaultInjector(self.pending, reader, partial(self._act, record), servers.means)
+        injector = FaultInjector(
+            self.pending, reader, partial(self._act, record), servers.means, self._outages
+        )
         clock, identities = WorkerClock(servers.clock), servers.identities(number)
         order: Order = asyncio.get_running_loop().create_future()
         stop_order = WaitingOrder(order)
-        concurrency = servers.concurrency()
-        lakefs = lakefs_ports(
-            faulty_installation(servers.lakefs, injector), concurrency, self._trust
+        ports = attempt_ports(
+            faulty_installation(servers.lakefs, injector),
+            faulty_installation(servers.conductor, injector),
+            Surroundings(clock, servers.worker_root(number), identities, servers.concurrency()),
+            InlineBody(self.tasks, partial(reader.note, EventKind.OUTPUT), stop_order),
+            ProgressLog(),  # until the events of the attempt take its place
+            self._trust,
         )
-        directories = LocalAttemptDirectories(servers.worker_root(number), clock, concurrency)
-        ports = AttemptPorts(
-            lakefs=replace(lakefs, pipeline=faulty_port(lakefs.pipeline, "pipeline", injector)),
-            queue=faulty_port(servers.conductor.queue, "queue", injector),
-            body=faulty_port(InlineBody(self.tasks, reader, stop_order), "body", injector),
-            directories=faulty_port(directories, "directories", injector),
-            clock=clock,
-            identities=identities,
-            concurrency=concurrency,
-            progress=ProgressLog(),  # until the events of the attempt take its place
-            stop_order=stop_order,
-        )
+        ports = replace(with_faults_within(ports, injector), stop_order=stop_order)
         task, execution_id = self.tasks[snapshot.task_type], identities.new_execution_id()
         attempt = Attempt(ports, task, record, execution_id, settings)
         events = AttemptEvents(attempt, [*self.listeners, reader], clock)

@@ -121,7 +121,11 @@ class PeragoEnvironment:
 
     def use_policy(self, policy: str) -> None:
         """Attempts that begin from now on publish under another policy."""
-        self._embedded.use_policy(PolicySetting(policy))
+        self._embedded.use(publication=PolicySetting(policy))
+
+    def use_patience(self, seconds: float) -> None:
+        """Attempts that begin from now on wait so long for a service that is away."""
+        self._embedded.use(patience_seconds=seconds)
 
     async def repository(
         self, name: str = "repo", files: Mapping[str, bytes | str] | None = None
@@ -238,6 +242,19 @@ class PeragoEnvironment:
         know: it would never happen, and the test would pass without it.
         """
         await self._embedded.work([run.id for run in self.runs])
+        self._refuse_unknown_tasks()
+
+    async def next_attempt(self, *faults: Fault) -> AttemptStory:
+        """Let one worker run the next attempt, and nothing else happen; the story of it.
+
+        Time passes until a row waits, such as for the lease of a worker that died. The faults are
+        this attempt's, whatever its number. `until_idle` brings the rest to its end.
+        """
+        story = await self._embedded.next_attempt([run.id for run in self.runs], faults)
+        self._refuse_unknown_tasks()
+        return story
+
+    def _refuse_unknown_tasks(self) -> None:
         known = self._task_names.union(each.reference for each in self.attempts)
         for fault in self.pending_faults:
             name = fault.moment.task

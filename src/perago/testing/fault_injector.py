@@ -16,11 +16,15 @@ from tempfile import mkdtemp
 from typing import Any, Protocol, TypeVar, cast, final
 from weakref import finalize
 
+from perago.app.attempt.context import AttemptPorts
+from perago.app.attempt.patience import CONDUCTOR, LAKEFS
 from perago.domain.outcome import NoAnswer
 from perago.ports.errors import OutcomeUnknownError, ServiceError, UnavailableError
 from perago.ports.objects import ObjectUpload
+from perago.ports.system import Clock
 from perago.testing.faults import (
     ANY_CALL,
+    LOCAL_PORTS,
     Answer,
     ArriveLate,
     Call,
@@ -32,6 +36,7 @@ from perago.testing.faults import (
     LoseAnswer,
     LoseRequest,
     Meanwhile,
+    Outage,
     Refuse,
     Side,
     Unavailable,
@@ -96,8 +101,30 @@ def faulty_installation(installation: Installation, gate: CallGate) -> Installat
     return cast("Installation", replace(value, **ports))
 
 
+def with_faults_within(ports: AttemptPorts, gate: CallGate) -> AttemptPorts:
+    """The same ports, the calls within the worker's machine behind a gate as well."""
+    pipeline = faulty_port(ports.lakefs.pipeline, "pipeline", gate)
+    return replace(
+        ports,
+        lakefs=replace(ports.lakefs, pipeline=pipeline),
+        body=faulty_port(ports.body, "body", gate),
+        directories=faulty_port(ports.directories, "directories", gate),
+    )
+
+
+# After an outage has begun behind a call, nothing comes back from the service either.
+LOSSES = (LoseRequest, LoseAnswer, ArriveLate, Outage)
 # Both answer NoAnswer where others raise, as their port promises: the steps decide by the value.
 UNANSWERED_IS_A_VALUE = frozenset({"branches.merge", "branches.relocate"})
+
+
+# Calls that only look. Every other call changes something, also a poll: it hands rows out, and
+# the rows of a lost answer wait until their leases end.
+READS = frozenset(
+    {"head", "list_page", "is_protected", "diff_page", "first_parents", "read", "uncommitted_page"}
+    | {"download", "check", "in_progress", "read_attempt", "read_log", "read_workflow"}
+    | {"last_polls", "waiting", "list_definitions"}
+)
 
 
 class ProcessDied(BaseException):
@@ -118,6 +145,38 @@ class LateRequest:
     until: Until
 
 
+CONDUCTOR_PORTS = frozenset({"queue", "definitions", "workflows"})
+
+
+@final
+class Outages:
+    """Which services are away, and until when, for all workers on one clock.
+
+    Without a clock, as in a test of one port, a service that is away stays away.
+    """
+
+    def __init__(self, clock: Clock | None = None) -> None:
+        self._seconds: Callable[[], float] = float if clock is None else clock.monotonic
+        self.until: dict[str, float] = {}
+
+    def begin(self, call: Call, seconds: float) -> None:
+        """From now on the service of this call is away."""
+        self.until[_service_of(call)] = self._seconds() + seconds
+
+    def refuse(self, call: Call) -> None:
+        """Raise UnavailableError while the service of this call is away."""
+        if self._seconds() < self.until.get(_service_of(call), 0.0):
+            raise UnavailableError(f"{call.operation}: connection refused")
+
+
+def _service_of(call: Call) -> str:
+    """The service that a call asks; a call within the machine asks none."""
+    port = call.operation.partition(".")[0]
+    if port in LOCAL_PORTS:
+        return ""
+    return CONDUCTOR if port in CONDUCTOR_PORTS else LAKEFS
+
+
 @final
 class FaultInjector(CallGate):
     """The faults of one worker, and how often it called what.
@@ -132,11 +191,13 @@ class FaultInjector(CallGate):
         reader: StoryListener | None = None,
         act: Act | None = None,
         means: RealMeans | None = None,
+        outages: Outages | None = None,
     ) -> None:
         self._pending = [] if pending is None else pending
         self._reader = reader
         self._act = act
         self._means = means
+        self.outages = Outages() if outages is None else outages
         self._number = 1 if reader is None else reader.story.number
         self._counts: Counter[int] = Counter()
         self._released = asyncio.Event()
@@ -160,13 +221,14 @@ class FaultInjector(CallGate):
         """Let faults happen before, send, let faults happen after."""
         self._live()
         self.calls[call.operation] += 1
-        if not self._pending:  # almost every call of almost every test
+        if not (self._pending or self.outages.until):  # almost every call of almost every test
             return await self._untouched(send)
         due, send = self._by_real_means(self._due(call), call, send)
-        await self._inject_all(due, Side.BEFORE)
+        await self._inject_all(due, Side.BEFORE, call)
         self._live()
+        self.outages.refuse(call)
         self._keep_late(due, call, send)
-        lost = any(isinstance(fault, LoseRequest | LoseAnswer | ArriveLate) for fault in due)
+        lost = any(isinstance(fault, LOSSES) for fault in due)
         answer: object = None
         refusal: Exception | None = None
         try:
@@ -174,7 +236,7 @@ class FaultInjector(CallGate):
         except Exception as error:  # noqa: BLE001 - an answer as well: it can be lost
             refusal = error
         self._live()
-        await self._inject_all(due, Side.AFTER)
+        await self._inject_all(due, Side.AFTER, call)
         if lost:
             return lost_answer(call)
         if refusal is not None:
@@ -202,7 +264,7 @@ class FaultInjector(CallGate):
     def _keep_late(self, due: Sequence[Fault], call: Call, send: Send) -> None:
         late = next((fault for fault in due if isinstance(fault, ArriveLate)), None)
         # A read that arrives changes nothing, and its answer is lost.
-        if late is not None and not call.is_read:
+        if late is not None and not _is_read(call):
             self.late.append(LateRequest(call.operation, self._sent(send), late.until))
 
     def _sent(self, send: Send) -> Send:
@@ -251,10 +313,12 @@ class FaultInjector(CallGate):
             await self._let_others_act(fault)
         return answer
 
-    async def _inject_all(self, due: Sequence[Fault], side: Side) -> None:
+    async def _inject_all(self, due: Sequence[Fault], side: Side, call: Call) -> None:
         for fault in due:
             if fault.moment.side is side:
                 await self._inject(fault)
+                if isinstance(fault, Outage):
+                    self.outages.begin(call, fault.seconds)
 
     def _due(self, call: Call) -> Sequence[Fault]:
         """The faults whose moment this call is; only those of each time are not used up."""
@@ -293,7 +357,7 @@ class FaultInjector(CallGate):
                 await self._stand_still(until)
             case ExpireLease() | Drain() | ForeignCommit() | Meanwhile():
                 await self._let_others_act(fault)
-            case LoseRequest() | LoseAnswer() | ArriveLate() | Answer():
+            case _:
                 pass  # `passes` sends the call, or does not, and drops its answer
 
     async def _let_others_act(self, fault: ExpireLease | Drain | ForeignCommit | Meanwhile) -> None:
@@ -324,6 +388,10 @@ class FaultInjector(CallGate):
             raise ProcessDied
 
 
+def _is_read(call: Call) -> bool:
+    return call.operation.rpartition(".")[2] in READS
+
+
 def _described(fault: Fault) -> str:
     """What a fault does, for the story."""
     moment = fault.moment
@@ -333,6 +401,7 @@ def _described(fault: Fault) -> str:
         LoseAnswer: f"the answer is lost: {moment.point}",
         ArriveLate: f"the request is late: {moment.point}",
         Unavailable: f"the server is unavailable: {moment.point}",
+        Outage: f"the service is away {moment}",
         Refuse: f"the server refuses: {moment.point}",
         Answer: f"the server does nothing and answers: {moment.point}",
         Zombie: f"the process stops {moment}",
@@ -350,7 +419,7 @@ def lost_answer(call: Call) -> object:
     text = f"{call.operation}: the request left and no answer came"
     if call.operation in UNANSWERED_IS_A_VALUE:
         return NoAnswer(text)
-    if call.is_read:
+    if _is_read(call):
         raise UnavailableError(text)
     raise OutcomeUnknownError(text)
 

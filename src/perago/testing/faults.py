@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from types import MappingProxyType
-from typing import TypeAlias, TypeVar
+from typing import TypeVar
 
 from perago.domain.commit_metadata import LOGICAL_TASK_KEY, PHASE, TRY
 from perago.domain.names import DECISION_TAG_PREFIX, STAGING_BRANCH_PREFIX
@@ -23,32 +23,15 @@ Given = TypeVar("Given")
 # Calls within the worker's machine: no request travels whose answer could be lost.
 LOCAL_PORTS = frozenset({"pipeline", "body", "directories"})
 PORTS: Mapping[str, type] = MappingProxyType(
-    {
-        "branches": Branches,
-        "commits": Commits,
-        "tags": Tags,
-        "objects": Objects,
-        "repositories": Repositories,
-        "queue": TaskQueue,
-        "definitions": TaskDefinitions,
-        "workflows": Workflows,
-        "pipeline": WorkspacePipeline,
-        "body": TaskBody,
-        "directories": AttemptDirectories,
-    }
+    {"branches": Branches, "commits": Commits, "tags": Tags, "objects": Objects}
+    | {"repositories": Repositories}
+    | {"queue": TaskQueue, "definitions": TaskDefinitions, "workflows": Workflows}
+    | {"pipeline": WorkspacePipeline, "body": TaskBody, "directories": AttemptDirectories}
 )
 OPERATIONS = frozenset(
     f"{name}.{verb}" for name, port in PORTS.items() for verb in vars(port) if verb[0] != "_"
 )
 ANY_CALL = "any call"  # every request that travels; with `nth=` a test reaches each in turn
-
-# Calls that only look. Every other call changes something, also a poll: it hands rows out, and
-# the rows of a lost answer wait until their leases end.
-READS = frozenset(
-    {"head", "list_page", "is_protected", "diff_page", "first_parents", "read", "uncommitted_page"}
-    | {"download", "check", "in_progress", "read_attempt", "read_log", "read_workflow"}
-    | {"last_polls", "waiting", "list_definitions"}
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +41,6 @@ class Call:
     operation: str
     arguments: tuple[object, ...]
     options: Mapping[str, object]
-
-    @property
-    def is_read(self) -> bool:
-        """Whether the call only looks."""
-        return self.operation.rpartition(".")[2] in READS
 
     def given(self, kind: type[Given]) -> Given | None:
         """The first argument of a kind."""
@@ -133,6 +111,10 @@ POINTS: Mapping[str, Point] = MappingProxyType(
     }
 )
 
+# What travels for a call within the machine. Its caller sees what the network does to it.
+REQUEST_WITHIN: Mapping[str, str] = MappingProxyType(
+    {"download": "objects.download", "upload": "objects.upload"}
+)
 REQUESTS = _point(*(name for name in OPERATIONS if name.partition(".")[0] not in LOCAL_PORTS))
 
 
@@ -202,98 +184,90 @@ class Moment:
 
 
 @dataclass(frozen=True, slots=True)
-class _AtMoment:
-    """What every fault has."""
+class Fault:
+    """What goes wrong, and when; each kind is a class of its own."""
 
     moment: Moment
 
 
 @dataclass(frozen=True, slots=True)
-class Crash(_AtMoment):
+class Crash(Fault):
     """The process dies, and no cleanup of its own runs."""
 
 
 @dataclass(frozen=True, slots=True)
-class LoseRequest(_AtMoment):
+class LoseRequest(Fault):
     """The request never arrives, and no answer comes."""
 
 
 @dataclass(frozen=True, slots=True)
-class LoseAnswer(_AtMoment):
+class LoseAnswer(Fault):
     """The request arrives and takes effect, but its answer is lost."""
 
 
 @dataclass(frozen=True, slots=True)
-class ArriveLate(_AtMoment):
+class ArriveLate(Fault):
     """No answer comes, and the request takes effect when others have acted."""
 
     until: Until
 
 
 @dataclass(frozen=True, slots=True)
-class Unavailable(_AtMoment):
+class Unavailable(Fault):
     """The server answers that it cannot answer; nothing happens."""
 
 
 @dataclass(frozen=True, slots=True)
-class Refuse(_AtMoment):
+class Outage(Fault):
+    """The service of the call is away for some seconds, for every worker."""
+
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse(Fault):
     """The port raises this error of `perago.ports.errors`; nothing happens."""
 
     error: Exception
 
 
 @dataclass(frozen=True, slots=True)
-class Answer(_AtMoment):
+class Answer(Fault):
     """The port answers with this value; nothing happens."""
 
     value: object
 
 
 @dataclass(frozen=True, slots=True)
-class Zombie(_AtMoment):
+class Zombie(Fault):
     """The process stops, its lease expires, and it continues when others have acted."""
 
     until: Until
 
 
 @dataclass(frozen=True, slots=True)
-class ExpireLease(_AtMoment):
+class ExpireLease(Fault):
     """The process stops for longer than its lease, and then continues."""
 
 
 @dataclass(frozen=True, slots=True)
-class Drain(_AtMoment):
+class Drain(Fault):
     """The worker of the attempt is told to stop, as a deploy does it."""
 
 
 @dataclass(frozen=True, slots=True)
-class ForeignCommit(_AtMoment):
+class ForeignCommit(Fault):
     """A writer without Perago commits to the target branch."""
 
     files: Mapping[str, bytes | None] = field(default_factory=lambda: FOREIGN_FILES)
 
 
 @dataclass(frozen=True, slots=True)
-class Meanwhile(_AtMoment):
+class Meanwhile(Fault):
     """A test acts on the same servers while the call is on its way."""
 
     action: Callable[[], object]
 
-
-Fault: TypeAlias = (
-    Crash
-    | LoseRequest
-    | LoseAnswer
-    | ArriveLate
-    | Unavailable
-    | Refuse
-    | Answer
-    | Zombie
-    | ExpireLease
-    | Drain
-    | ForeignCommit
-    | Meanwhile
-)
 
 AnyFault = TypeVar("AnyFault", bound=Fault)
 
@@ -364,6 +338,23 @@ def unavailable(
 ) -> Unavailable:
     """The server refuses to answer once."""
     return Unavailable(_remote(point, Side.BEFORE, nth=nth, attempt=attempt, task=task))
+
+
+def outage(
+    *,
+    before: str | None = None,
+    after: str | None = None,
+    seconds: float = 20.0,
+    nth: int = 1,
+    attempt: int = 1,
+    task: str | None = None,
+) -> Outage:
+    """LakeFS, or Conductor, is away from a moment on: whichever that call asks.
+
+    `before` refuses the call as well; with `after` it takes effect, and its answer is lost.
+    """
+    moment = _moment(before, after, nth=nth, attempt=attempt, task=task)
+    return Outage(_travels(moment), seconds)
 
 
 def zombie(
@@ -445,6 +436,12 @@ def _moment(
 
 
 def _remote(point: str, side: Side, *, nth: int, attempt: int, task: str | None) -> Moment:
-    if not find_point(point).is_remote:
-        raise ValueError(f"{point} sends no request of its own; it has no answer to lose")
-    return Moment(point, side, nth=nth, attempt=attempt, task=task)
+    return _travels(Moment(point, side, nth=nth, attempt=attempt, task=task))
+
+
+def _travels(moment: Moment) -> Moment:
+    """The same moment as that of a request: a transfer is made of many."""
+    moment = replace(moment, point=REQUEST_WITHIN.get(moment.point, moment.point))
+    if not find_point(moment.point).is_remote:
+        raise ValueError(f"{moment.point} sends no request of its own; it has no answer to lose")
+    return moment

@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, final
 
+from perago.adapters.filesystem.attempt_directory import LocalAttemptDirectories
 from perago.adapters.memory.conductor_server import MemoryConductor
 from perago.adapters.memory.installations import (
     RepositoryBuilder,
@@ -21,6 +22,7 @@ from perago.adapters.memory.installations import (
     lakefs_installation,
 )
 from perago.adapters.memory.lakefs import MemoryLakeFS
+from perago.adapters.memory.lakefs_ports import MemoryTransport
 from perago.adapters.memory.system import (
     SeededIdentities,
     SequentialConcurrency,
@@ -28,13 +30,20 @@ from perago.adapters.memory.system import (
     WorkerHandle,
 )
 from perago.adapters.memory.workflow_decider import next_due_ms
+from perago.adapters.workspace.pipeline import LocalWorkspacePipeline
+from perago.adapters.workspace.staging import Staging
+from perago.app.attempt.context import AttemptPorts, LakeFS
+from perago.app.fence.trust import FenceTools, FenceTrust
 from perago.domain.attempt import AttemptRecord
 from perago.domain.lakefs import BranchName, CommitId, CommitRecord, RepositoryId, TagName
 from perago.domain.names import is_private_branch
 from perago.domain.paths import ACTIONS_PREFIX
 from perago.ports.asking import pages
 from perago.ports.installations import ConductorInstallation, LakeFSInstallation
+from perago.ports.objects import ObjectTransport
 from perago.ports.system import Clock, Concurrency, Identities
+from perago.ports.task_body import TaskBody
+from perago.ports.workspace import Progress
 from perago.testing.faults import Call, Fault
 
 MAIN = "main"
@@ -113,6 +122,55 @@ class Servers(Protocol):
     def close(self) -> None:
         """Leave nothing behind on this machine."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a worker has beside lakeFS, Conductor and its task functions.
+
+    `root` is where its attempt directories are. Without a transport bytes move by the calls of
+    `objects`, where a fault can happen to each.
+    """
+
+    clock: Clock
+    root: Path
+    identities: Identities = field(default_factory=SeededIdentities)
+    concurrency: Concurrency = field(default_factory=SequentialConcurrency)
+    transport: ObjectTransport | None = None
+
+
+def fence_trust(
+    lakefs: LakeFSInstallation, identities: Identities, concurrency: Concurrency, clock: Clock
+) -> FenceTrust:
+    """What one process knows of the fences of a lakeFS."""
+    return FenceTrust(FenceTools(lakefs, identities), concurrency, clock)
+
+
+def attempt_ports(
+    lakefs: LakeFSInstallation,
+    conductor: ConductorInstallation,
+    around: Surroundings,
+    body: TaskBody,
+    progress: Progress,
+    trust: FenceTrust | None = None,
+) -> AttemptPorts:
+    """The ports of one worker; without a given trust it tries the fences by itself."""
+    clock, identities, concurrency = around.clock, around.identities, around.concurrency
+    if trust is None:
+        trust = fence_trust(lakefs, identities, concurrency, clock)
+    transport = around.transport or MemoryTransport(lakefs.objects, concurrency)
+    pipeline = LocalWorkspacePipeline(lakefs.objects, lakefs.commits, concurrency, transport)
+    uploads = Staging(lakefs.objects, lakefs.commits, transport, concurrency)
+    return AttemptPorts(
+        lakefs=LakeFS.of(lakefs, pipeline, trust, uploads),
+        queue=conductor.queue,
+        body=body,
+        directories=LocalAttemptDirectories(around.root, clock, concurrency),
+        clock=clock,
+        identities=identities,
+        concurrency=concurrency,
+        progress=progress,
+    )
 
 
 @final
@@ -198,7 +256,7 @@ class Repository:
 class MemoryServers(Servers):
     """One in-memory lakeFS and Conductor on one virtual clock; every environment has its own."""
 
-    def __init__(self, *, seed: int = 0) -> None:
+    def __init__(self, *, seed: int = 0, root: Path | None = None) -> None:
         self.virtual_clock = VirtualClock()
         self.clock: Clock = self.virtual_clock
         self.domain: str | None = None
@@ -209,6 +267,7 @@ class MemoryServers(Servers):
         self.conductor = conductor_installation(self.memory_conductor, WorkerHandle())
         self.builders: dict[RepositoryId, RepositoryBuilder] = {}
         self._seed = seed
+        self._given_root = root
         self._root: Path | None = None
 
     def identities(self, number: int) -> SeededIdentities:
@@ -265,7 +324,9 @@ class MemoryServers(Servers):
         self.memory_conductor.sweep()
 
     def worker_root(self, number: int) -> Path:
-        """A directory that appears with the first worker."""
+        """Below the root that was given, or a directory that appears with the first worker."""
+        if self._given_root is not None:
+            return self._given_root / str(number)
         if self._root is None:
             self._root = Path(tempfile.mkdtemp(prefix="perago-env-", dir=memory_disk()))
         return self._root / str(number)

@@ -8,14 +8,14 @@ its own runs.
 import tempfile
 from collections.abc import Coroutine, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar, cast, final
 
 from pydantic import ValidationError
 from pydantic_core import to_jsonable_python
 
-from perago.adapters.filesystem.attempt_directory import LocalAttemptDirectories, remove_tree
+from perago.adapters.filesystem.attempt_directory import remove_tree
 from perago.adapters.memory.conductor_server import MemoryConductor
 from perago.adapters.memory.installations import (
     RepositoryBuilder,
@@ -24,12 +24,7 @@ from perago.adapters.memory.installations import (
 )
 from perago.adapters.memory.lakefs import MemoryLakeFS
 from perago.adapters.memory.repository_state import MAIN
-from perago.adapters.memory.system import (
-    SeededIdentities,
-    SequentialConcurrency,
-    VirtualClock,
-    WorkerHandle,
-)
+from perago.adapters.memory.system import VirtualClock, WorkerHandle
 from perago.app.attempt.context import Attempt, AttemptPorts, AttemptSettings
 from perago.app.attempt.run_attempt import AttemptReport, run_attempt
 from perago.app.attempt.spark_workspace import remove_litter
@@ -50,8 +45,9 @@ from perago.domain.paths import FENCE_PATH, ROOT_PREFIX, listing_prefix, object_
 from perago.ports.conductor import PollRequest
 from perago.ports.task_body import BodyCall, BodyOutcome, BodyRaised, NoLease, TaskBody
 from perago.ports.workspace import AttemptDirectories, AttemptMarker, Phase, Progress
-from perago.testing.embedded_workers import fence_trust, lakefs_ports, run_captured
+from perago.testing.embedded_workers import run_captured
 from perago.testing.file_trees import DirectoryFiles, Files, TreeDiff, compare_trees, read_tree
+from perago.testing.servers import Surroundings, attempt_ports
 
 TRIAL = "trial"  # repository, workflow and worker: each attempt has servers of its own
 Result = TypeVar("Result")
@@ -108,9 +104,6 @@ def run_task_once(
     """
     root = Path(tempfile.mkdtemp(prefix="perago-run-"))
     clock, watched = VirtualClock(), _Watched(task)
-    directories = _KeptDirectories(
-        LocalAttemptDirectories(root / "attempts", clock, SequentialConcurrency())
-    )
     try:
         objects = root / "objects"  # those that are not small lie here instead of in memory
         objects.mkdir()
@@ -123,7 +116,16 @@ def run_task_once(
             given["workspace"] = _workspace(lakefs, files, prefix)
         conductor.put_workflow_definition(child_definition(TRIAL, task, TRIAL))
         conductor.start(TRIAL, given, task_to_domain={})
-        ports = _ports(lakefs, conductor, clock, directories, watched)
+        around = Surroundings(clock, root / "attempts")
+        ports = attempt_ports(
+            lakefs_installation(lakefs, WorkerHandle()),
+            conductor_installation(conductor, WorkerHandle()),
+            around,
+            watched,
+            watched,
+        )
+        directories = _KeptDirectories(ports.directories)
+        ports = replace(ports, directories=cast("AttemptDirectories", directories))
         report = _driven(_attempt(ports, task), clock)
         yield _report(task, report, watched, files, directories.kept, prefix)
     finally:
@@ -183,28 +185,6 @@ class _KeptDirectories:
 
     async def remove(self, directory: Path) -> None:
         await self._directories.leave(directory)
-
-
-def _ports(
-    lakefs: MemoryLakeFS,
-    conductor: MemoryConductor,
-    clock: VirtualClock,
-    directories: _KeptDirectories,
-    watched: _Watched,
-) -> AttemptPorts:
-    identities, concurrency = SeededIdentities(), SequentialConcurrency()
-    installation = lakefs_installation(lakefs, WorkerHandle())
-    trust = fence_trust(installation, identities, concurrency, clock)
-    return AttemptPorts(
-        lakefs=lakefs_ports(installation, concurrency, trust),
-        queue=conductor_installation(conductor, WorkerHandle()).queue,
-        body=watched,
-        directories=cast("AttemptDirectories", directories),
-        clock=clock,
-        identities=identities,
-        concurrency=concurrency,
-        progress=watched,
-    )
 
 
 def _workspace(lakefs: MemoryLakeFS, files: Files, prefix: str) -> dict[str, object]:

@@ -5,8 +5,8 @@ from typing import Any, TypeVar, cast, final
 
 from tests.simulation.steering import PortCall, SteeredHandle
 
-from perago.testing.fault_injector import CallGate
-from perago.testing.faults import READS, Call
+from perago.testing.fault_injector import READS, CallGate
+from perago.testing.faults import Call
 from perago.testing.servers import Send
 
 Result = TypeVar("Result")

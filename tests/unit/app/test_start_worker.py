@@ -15,7 +15,8 @@ from typing import Any, cast, final
 
 import pytest
 from pydantic import BaseModel
-from tests.unit.app.attempt.attempt_harness import TASK, AttemptHarness
+from tests.unit.app.attempt.attempt_harness import AttemptHarness
+from tests.unit.app.attempt.attempt_scene import TASK
 
 from perago.adapters.memory.installations import conductor_installation
 from perago.adapters.memory.system import WorkerHandle

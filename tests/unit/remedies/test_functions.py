@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import cast
 
 import pytest
-from tests.unit.app.attempt.attempt_harness import TASK, AttemptHarness
+from tests.unit.app.attempt.attempt_harness import AttemptHarness
+from tests.unit.app.attempt.attempt_scene import TASK
 from tests.unit.remedies.servers import serve
 from tests.unit.remedies.shell import Shell, printed_for
 

@@ -5,7 +5,8 @@ import re
 from pathlib import Path
 
 import pytest
-from tests.unit.app.attempt.attempt_harness import TASK, AttemptHarness, reason_of
+from tests.unit.app.attempt.attempt_harness import AttemptHarness, reason_of
+from tests.unit.app.attempt.attempt_scene import TASK
 from tests.unit.app.attempt.test_codes_by_mistake import MISTAKES, Told
 from tests.unit.remedies.servers import anew, retried, serve
 from tests.unit.remedies.shell import DONE, Shell, printed_for

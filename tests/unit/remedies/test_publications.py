@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 from tests.people import discard_uncommitted, reset_hard
-from tests.unit.app.attempt.attempt_harness import TASK, AttemptHarness
+from tests.unit.app.attempt.attempt_harness import AttemptHarness
+from tests.unit.app.attempt.attempt_scene import TASK
 from tests.unit.app.attempt.test_codes_by_mistake import MISTAKES, Told, told
 from tests.unit.app.attempt.test_terminal_refusals import ROWS
 from tests.unit.app.command_line.command_run import Ran

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from tests.unit.app.attempt.attempt_harness import TASK, reason_of
+from tests.unit.app.attempt.attempt_harness import reason_of
+from tests.unit.app.attempt.attempt_scene import TASK
 from tests.unit.app.runs.run_harness import FINISH, RunHarness
 from tests.unit.remedies.servers import serve
 from tests.unit.remedies.shell import Shell

@@ -3,7 +3,6 @@
 import json
 import re
 import sys
-from typing import get_args
 
 import pytest
 from tests.kit_cases import CASES, Case, counting_task
@@ -17,6 +16,7 @@ from perago.testing import (
     crash,
     drain,
     expire_lease,
+    faults,
     foreign_commit,
     lose_answer,
     sequence,
@@ -145,7 +145,8 @@ COMPARED = {type(fault): case for case in CASES for fault in case.faults}
 
 
 def test_every_fault_of_the_kit_is_compared() -> None:
-    assert set(COMPARED) == set(get_args(Fault))
+    kinds = [each for each in vars(faults).values() if isinstance(each, type)]
+    assert set(COMPARED) == {each for each in kinds if issubclass(each, Fault)} - {Fault}
 
 
 @pytest.mark.parametrize("case", COMPARED.values(), ids=lambda case: case.id)

@@ -6,7 +6,9 @@ from tests.kit_cases import CASES, LEASE_SECONDS, Case, counting_task, outcome_o
 from perago.testing import (
     POINTS,
     Fault,
+    MemoryServers,
     PeragoEnvironment,
+    Repository,
     arrive_late,
     crash,
     drain,
@@ -15,6 +17,7 @@ from perago.testing import (
     lose_answer,
     lose_request,
     meanwhile,
+    outage,
     unavailable,
     zombie,
 )
@@ -199,3 +202,43 @@ async def test_faults_can_stand_on_the_marker(perago_env: PeragoEnvironment) -> 
     await perago_env.assert_completed(run)
     assert perago_env.attempts[0].status == "DIED"
     assert not perago_env.pending_faults
+
+
+@pytest.mark.parametrize("lost", [lose_answer("upload"), lose_request("upload")], ids=str)
+async def test_an_upload_without_an_answer_is_what_the_transfer_sees(
+    perago_env: PeragoEnvironment, lost: Fault
+) -> None:
+    """Without patience the attempt ends with it, and it says which request it was."""
+    perago_env.use_patience(0)
+    clean, runs = counting_task()
+    await perago_env.run(clean, await _with_fault(perago_env, lost))
+    told = [str(story.reason) for story in perago_env.attempts]
+    assert "objects.upload: the request left and no answer came" in told[0]
+    assert "PRG-L009" in told[0]
+    assert (told[1:], runs) == (["None"], [1, 2])
+
+
+async def _with_fault(env: PeragoEnvironment, fault: Fault) -> Repository:
+    env.plan(fault)
+    return await env.repository("repo", {"data/in.txt": "in"})
+
+
+async def test_an_outage_is_one_of_its_service_and_of_every_worker(
+    perago_memory: MemoryServers,
+) -> None:
+    """Conductor takes the row back while lakeFS is away, and the next worker meets it as well."""
+    env = PeragoEnvironment(servers=perago_memory)
+    clean, runs = counting_task()
+    repository = await env.repository("repo", {"data/in.txt": "in"})
+    away = outage(before="download", seconds=10.0)
+    await env.start(clean, {"workspace": await repository.workspace(), "params": {"clean": {}}})
+
+    first = await env.next_attempt(away, drain(before="objects.download"))
+    assert (first.status, first.recorded) == ("HANDED_BACK", "recorded")
+    second = await env.next_attempt()
+    assert second.status == "NOT SENT", "its lease of some seconds ran out while it waited"
+    await env.until_idle()
+
+    assert (env.attempts[-1].accepted, runs) == (True, [1])
+    assert env.seconds > 10
+    await env.assert_sound()

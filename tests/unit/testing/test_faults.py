@@ -23,6 +23,7 @@ from perago.testing import (
     LoseRequest,
     Meanwhile,
     Moment,
+    Outage,
     Refuse,
     Unavailable,
     Zombie,
@@ -36,6 +37,7 @@ from perago.testing import (
     lose_answer,
     lose_request,
     meanwhile,
+    outage,
     refuse,
     unavailable,
     zombie,
@@ -67,6 +69,7 @@ BEFORE_MERGE = Moment("merge", Side.BEFORE)
         (answer("merge", None), Answer(BEFORE_MERGE, None)),
         (meanwhile(print, after="merge"), Meanwhile(Moment("merge", Side.AFTER), print)),
         (always(crash(before="merge")), Crash(replace(BEFORE_MERGE, each_time=True))),
+        (outage(after="stage"), Outage(Moment("stage", Side.AFTER), 20.0)),
         (unavailable("head"), Unavailable(Moment("head", Side.BEFORE))),
         (zombie(), Zombie(Moment("publish", Side.BEFORE), Until.ACCEPTED)),
         (
@@ -120,11 +123,27 @@ def test_a_fault_needs_one_side_of_one_moment(make: Callable[[], Fault]) -> None
         make()
 
 
-@pytest.mark.parametrize("point", ["body", "download", "compare", "upload"])
-@pytest.mark.parametrize("make", [lose_answer, lose_request, arrive_late, unavailable])
+def outage_behind(point: str) -> Fault:
+    """As the others are made."""
+    return outage(after=point)
+
+
+@pytest.mark.parametrize("point", ["body", "compare", "directories.create"])
+@pytest.mark.parametrize(
+    "make",
+    [lose_answer, lose_request, arrive_late, unavailable, outage_behind],
+)
 def test_what_sends_nothing_has_no_answer_to_lose(make: Callable[[str], Fault], point: str) -> None:
     with pytest.raises(ValueError, match="sends no request"):
         make(point)
+
+
+@pytest.mark.parametrize("point", ["download", "upload"])
+def test_the_network_loses_one_request_of_a_transfer(point: str) -> None:
+    """The transfer as a whole is no request, so only what others do can happen beside it."""
+    assert lose_answer(point, nth=2).moment.point == f"objects.{point}"
+    assert outage(before=point).moment.point == f"objects.{point}"
+    assert crash(before=point).moment.point == point
 
 
 @pytest.mark.parametrize("number", [0, -1])

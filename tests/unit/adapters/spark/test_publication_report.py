@@ -3,7 +3,8 @@
 from pathlib import Path
 
 import pytest
-from tests.unit.app.attempt.attempt_harness import AttemptHarness, assert_accepted
+from tests.unit.app.attempt.attempt_harness import AttemptHarness
+from tests.unit.app.attempt.attempt_scene import assert_accepted
 
 from perago.adapters.memory.installations import RepositoryBuilder, lakefs_installation
 from perago.adapters.memory.lakefs import MemoryLakeFS

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 from tests.dead_owners import let_locks_go
-from tests.unit.app.attempt.attempt_harness import TASK, AttemptHarness
+from tests.unit.app.attempt.attempt_harness import AttemptHarness
+from tests.unit.app.attempt.attempt_scene import TASK, AttemptScene
 
 import perago
 from perago import TaskFailed, WorkspaceSpec
@@ -26,8 +27,8 @@ def _checkpoint_and_fail_once(workspace: Path, run: int) -> None:
         raise TaskFailed("once")
 
 
-def checkpoints(harness: AttemptHarness) -> list[str]:
-    names = harness.repository.branch_names()
+def checkpoints(scene: AttemptScene) -> list[str]:
+    names = scene.repository.branch_names()
     return sorted(name for name in names if name.startswith(CHECKPOINT_BRANCH_PREFIX))
 
 
@@ -80,14 +81,15 @@ async def test_of_several_branches_the_newest_counts(tmp_path: Path) -> None:
         if run < 3:
             raise TaskFailed("once more")
 
-    harness = AttemptHarness(tmp_path, PolicySetting.SETTLED, body=keep_and_fail_twice)
-    await harness.start()
-    assert (await harness.report()).error is not None
-    assert (await harness.report(always(unavailable("branches.delete")))).error is not None
-    assert len(checkpoints(harness)) == 2
-    assert (await harness.report()).error is None
+    scene = AttemptScene(tmp_path, PolicySetting.SETTLED, body=keep_and_fail_twice)
+    await scene.start()
+    assert (await scene.next_attempt()).status == "FAILED"
+    unremoved = await scene.next_attempt(always(unavailable("branches.delete")))
+    assert unremoved.status == "FAILED"
+    assert len(checkpoints(scene)) == 2
+    assert (await scene.next_attempt()).accepted
     assert found == [None, 1, 2]
-    assert checkpoints(harness) == []
+    assert checkpoints(scene) == []
 
 
 class KeepsThree(TaskBody):

@@ -7,19 +7,19 @@ from pathlib import Path
 from typing import cast, final
 
 import pytest
-from tests.attempt_workers import AttemptWorker
-from tests.unit.app.attempt.attempt_harness import AttemptHarness, assert_accepted, reason_of
+from tests.unit.app.attempt.attempt_harness import AttemptHarness
+from tests.unit.app.attempt.attempt_scene import AttemptScene, assert_accepted
 from tests.unit.app.gc.gc_scene import DAY, collect, decisions, litter, staging_branches
 
 from perago import StagedView, TaskFailed, TaskTerminalError, WorkspaceSpec, current_attempt
-from perago.app.attempt.run_attempt import AttemptReport
 from perago.domain.attempt import AttemptStatus, WorkflowStatus
 from perago.domain.errors import BodyFailedError, CheckFailedError
 from perago.domain.policy import PolicySetting
 from perago.domain.retention import RetentionTimes
 from perago.ports.errors import WorkspaceLostError
 from perago.ports.task_body import BodyCall, BodyOutcome, BodyStopped, TaskBody
-from perago.testing.faults import meanwhile
+from perago.ports.workspace import Phase
+from perago.testing import AttemptStory, Fault, meanwhile
 
 POLICIES = [PolicySetting.HEAD_PARENT, PolicySetting.LINEAGE, PolicySetting.SETTLED]
 every_policy = pytest.mark.parametrize("policy", POLICIES)
@@ -50,38 +50,40 @@ def give_a_verdict(view: StagedView) -> bool:
     return view.size("out.txt") > 100
 
 
-def harness_with(
-    root: Path, policy: PolicySetting, *checks: Check, **changes: object
-) -> AttemptHarness:
-    spec = WorkspaceSpec.model_validate({"prefix": "data", "checks": list(checks), **changes})
-    return AttemptHarness(root, policy, spec=spec)
+def checked_by(*checks: Check) -> WorkspaceSpec:
+    return WorkspaceSpec(prefix="data", checks=list(checks))
 
 
-async def first_attempt(
-    harness: AttemptHarness, worker: AttemptWorker | None = None
-) -> AttemptReport:
-    await harness.start()
-    return await harness.report_of(worker or harness.worker())
+def scene_with(root: Path, policy: PolicySetting, *checks: Check) -> AttemptScene:
+    return AttemptScene(root, policy, spec=checked_by(*checks))
+
+
+def harness_with(root: Path, policy: PolicySetting, *checks: Check) -> AttemptHarness:
+    return AttemptHarness(root, policy, spec=checked_by(*checks))
+
+
+async def first_attempt(scene: AttemptScene, *faults: Fault) -> AttemptStory:
+    await scene.start()
+    return await scene.next_attempt(*faults)
 
 
 @every_policy
 async def test_a_failed_check_publishes_nothing_and_keeps_what_was_staged(
     tmp_path: Path, policy: PolicySetting
 ) -> None:
-    harness = harness_with(tmp_path, policy, refuse)
+    scene = scene_with(tmp_path, policy, refuse)
 
-    report = await first_attempt(harness)
+    story = await first_attempt(scene)
 
-    assert isinstance(report.error, CheckFailedError)
-    assert report.update is not None
-    assert report.status == AttemptStatus.FAILED
-    assert harness.above_input() == []
-    assert decisions(harness) == []
-    (branch,) = staging_branches(harness)
-    (staged, *_) = harness.repository.history(branch)
-    assert harness.repository.files(branch)["data/out.txt"] == b"new 1"
+    assert story.facts_of(Phase.ENDED)["code"] == CheckFailedError.code
+    assert story.status == AttemptStatus.FAILED
+    assert scene.above_input() == []
+    assert decisions(scene) == []
+    (branch,) = staging_branches(scene)
+    (staged, *_) = scene.repository.history(branch)
+    assert scene.repository.files(branch)["data/out.txt"] == b"new 1"
     said = f"staged commit {staged.commit}: check refuse failed: ValueError: 5 bytes are too few"
-    assert report.update.reason == f"{said} [CheckFailedError PRG-G003]"
+    assert story.reason == f"{said} [CheckFailedError PRG-G003]"
 
 
 @every_policy
@@ -92,14 +94,14 @@ async def test_a_retry_runs_the_function_again_and_what_then_passes_is_published
         if "only-1.txt" in view.added:
             raise TaskFailed("the first is always wrong")
 
-    harness = harness_with(tmp_path, policy, refuse_first)
-    report = await first_attempt(harness)
-    assert "check refuse_first failed: the first is always wrong" in reason_of(report)
+    scene = scene_with(tmp_path, policy, refuse_first)
+    story = await first_attempt(scene)
+    assert "check refuse_first failed: the first is always wrong" in str(story.reason)
 
-    await harness.finish()
+    await scene.finished()
 
-    assert harness.runs == 2
-    await assert_accepted(harness)
+    assert scene.runs == 2
+    await assert_accepted(scene)
 
 
 @every_policy
@@ -120,13 +122,13 @@ async def test_a_check_sees_the_staged_commit_and_in_what_it_differs(
         (workspace / "changed.txt").write_text("after")
         (workspace / "old.txt").unlink()
 
-    harness = harness_with(tmp_path, policy, look)
-    harness.body = write
-    harness.input = harness.repository.commit({"data/changed.txt": b"before"})
+    scene = scene_with(tmp_path, policy, look)
+    scene.body = write
+    scene.input = scene.repository.commit({"data/changed.txt": b"before"})
 
-    report = await first_attempt(harness)
+    story = await first_attempt(scene)
 
-    assert report.error is None
+    assert story.accepted, story.reason
     paths = ("changed.txt", "kept.txt", "new/file.txt")
     assert seen == [
         (paths, ("new/file.txt",), ("changed.txt",), ("old.txt",), 4),
@@ -142,19 +144,18 @@ async def test_checks_run_after_staging_and_before_the_decision(
     found: list[object] = []
 
     def look(view: StagedView) -> None:
-        (branch,) = staging_branches(harness)
-        staged = len(harness.repository.files(branch)) - len(harness.repository.files())
-        found.append((len(view.added), staged, decisions(harness), harness.above_input()))
+        (branch,) = staging_branches(scene)
+        staged = len(scene.repository.files(branch)) - len(scene.repository.files())
+        found.append((len(view.added), staged, decisions(scene), scene.above_input()))
 
-    harness = harness_with(tmp_path, policy, look)
-    worker = harness.worker()
+    scene = scene_with(tmp_path, policy, look)
 
-    report = await first_attempt(harness, worker)
+    story = await first_attempt(scene)
 
-    assert report.error is None
+    assert story.accepted, story.reason
     # Two files were added and one was removed, on the staging branch only.
     assert found == [(2, 1, [], [])]
-    phases = [str(phase) for phase, _ in worker.progress.events]
+    phases = story.phases()
     after = ["decided"] if policy is PolicySetting.SETTLED else []
     start = phases.index("staged")
     told = [each for each in phases[start:] if each in {"staged", "checked", "decided"}]
@@ -165,26 +166,26 @@ async def test_checks_run_after_staging_and_before_the_decision(
 async def test_nothing_is_checked_when_nothing_changed(
     tmp_path: Path, policy: PolicySetting
 ) -> None:
-    harness = harness_with(tmp_path, policy, refuse)
-    harness.changes = False
+    scene = scene_with(tmp_path, policy, refuse)
+    scene.changes = False
 
-    report = await first_attempt(harness)
+    story = await first_attempt(scene)
 
-    assert report.error is None
-    await assert_accepted(harness)
+    assert story.accepted, story.reason
+    await assert_accepted(scene)
 
 
 async def test_the_first_failed_check_ends_the_checks(tmp_path: Path) -> None:
     ran: list[str] = []
-    harness = harness_with(
+    scene = scene_with(
         tmp_path,
         PolicySetting.SETTLED,
         lambda view: ran.append(view.added[0]),
         refuse,
         lambda view: ran.append("too late" + view.added[0]),
     )
-    report = await first_attempt(harness)
-    assert isinstance(report.error, CheckFailedError)
+    story = await first_attempt(scene)
+    assert story.facts_of(Phase.ENDED)["code"] == CheckFailedError.code
     assert ran == ["only-1.txt"]
 
 
@@ -222,9 +223,9 @@ async def test_the_first_failed_check_ends_the_checks(tmp_path: Path) -> None:
 async def test_whatever_a_check_raises_fails_the_attempt(
     tmp_path: Path, check: Check, reason: str, status: AttemptStatus
 ) -> None:
-    report = await first_attempt(harness_with(tmp_path, PolicySetting.SETTLED, check))
-    assert reason in reason_of(report)
-    assert report.status == status
+    story = await first_attempt(scene_with(tmp_path, PolicySetting.SETTLED, check))
+    assert reason in str(story.reason)
+    assert story.status == status
 
 
 @final
@@ -249,7 +250,8 @@ async def test_stopped_checks_leave_nothing_behind(tmp_path: Path) -> None:
     body = StoppingBody(worker.harness.body)
     ports = replace(worker.harness, body=body)
 
-    report = await first_attempt(harness, replace(worker, harness=ports))
+    await harness.start()
+    report = await harness.report_of(replace(worker, harness=ports))
 
     assert isinstance(report.error, BodyFailedError)
     assert str(report.error) == "drained; the checks of the staged commit were running"
@@ -269,7 +271,8 @@ async def test_checks_have_the_time_that_the_function_left(tmp_path: Path) -> No
     settings = replace(worker.settings, body_seconds=10.0)
     worker = replace(worker, harness=replace(worker.harness, body=body), settings=settings)
 
-    await first_attempt(harness, worker)
+    await harness.start()
+    await harness.report_of(worker)
 
     assert body.limits == [10.0, 7.0]
 
@@ -278,24 +281,25 @@ async def test_a_removed_directory_is_no_empty_commit_for_a_check(tmp_path: Path
     called: list[StagedView] = []
     # Without a fence the first commit is the staged one, because nothing is tried out before.
     spec = WorkspaceSpec(prefix="data", checks=[called.append])
-    harness = AttemptHarness(tmp_path, PolicySetting.HEAD_PARENT, fenced=False, spec=spec)
+    scene = AttemptScene(tmp_path, PolicySetting.HEAD_PARENT, fenced=False, spec=spec)
 
     def clean() -> None:
-        (marker,) = harness.root.rglob(".perago-attempt.json")
+        (marker,) = scene.directories()
         shutil.rmtree(marker.parent)
 
     removed = meanwhile(clean, after="commits.commit")
 
-    report = await first_attempt(harness, harness.worker([removed]))
+    story = await first_attempt(scene, removed)
 
-    assert isinstance(report.error, WorkspaceLostError)
+    assert story.facts_of(Phase.ENDED)["code"] == WorkspaceLostError.code
     assert called == []
-    assert harness.above_input() == []
+    assert scene.above_input() == []
 
 
 async def test_gc_removes_what_a_failed_check_left_when_its_age_has_come(tmp_path: Path) -> None:
     harness = harness_with(tmp_path, PolicySetting.SETTLED, refuse)
-    await first_attempt(harness)
+    await harness.start()
+    await harness.report()
 
     await collect(harness, times=RetentionTimes())
     assert len(staging_branches(harness)) == 1
@@ -310,7 +314,8 @@ async def test_without_decisions_the_next_pass_of_gc_removes_it(
     tmp_path: Path, policy: PolicySetting
 ) -> None:
     harness = harness_with(tmp_path, policy, refuse)
-    await first_attempt(harness)
+    await harness.start()
+    await harness.report()
     assert len(staging_branches(harness)) == 1
 
     await collect(harness, times=RetentionTimes())
@@ -319,7 +324,7 @@ async def test_without_decisions_the_next_pass_of_gc_removes_it(
 
 
 async def test_a_terminal_check_ends_the_workflow(tmp_path: Path) -> None:
-    harness = harness_with(tmp_path, PolicySetting.SETTLED, refuse_for_good)
-    await first_attempt(harness)
-    assert (await harness.finish()).status is WorkflowStatus.FAILED
-    assert harness.runs == 1
+    scene = scene_with(tmp_path, PolicySetting.SETTLED, refuse_for_good)
+    await first_attempt(scene)
+    assert (await scene.finished()).status is WorkflowStatus.FAILED
+    assert scene.runs == 1

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
-from tests.attempt_workers import AttemptWorker
-from tests.unit.app.attempt.attempt_harness import AttemptHarness, assert_accepted, reason_of
+from tests.unit.app.attempt.attempt_harness import AttemptHarness
+from tests.unit.app.attempt.attempt_scene import AttemptScene, assert_accepted, warnings
 
 from perago.adapters.memory.installations import lakefs_installation
 from perago.adapters.memory.system import WorkerHandle
@@ -19,7 +19,6 @@ from perago.ports.errors import (
     RequestRefusedError,
     UnavailableError,
 )
-from perago.ports.workspace import Phase
 from perago.testing.faults import (
     Fault,
     Moment,
@@ -42,79 +41,60 @@ def _link(workspace: Path, _: int) -> None:
     (workspace / "link").symlink_to("kept.txt")
 
 
-def _warnings(worker: AttemptWorker) -> list[object]:
-    told = worker.progress.events
-    return [facts.get("warning") for phase, facts in told if phase is Phase.WARNED]
-
-
-def _directories(harness: AttemptHarness) -> list[Path]:
-    return list(harness.root.rglob(".perago-attempt.json"))
-
-
 @pytest.mark.parametrize("policy", POLICIES, ids=str)
 async def test_staging_goes_before_the_directory_and_both_go(
     tmp_path: Path, policy: PolicySetting
 ) -> None:
-    harness = await AttemptHarness(tmp_path / "looked at", policy).started()
+    scene = await AttemptScene(tmp_path, policy).started()
     seen: list[int] = []
-    look = meanwhile(lambda: seen.append(len(_directories(harness))), before="clean-up")
+    look = meanwhile(lambda: seen.append(len(scene.directories())), before="clean-up")
 
-    await harness.report(look)
+    await scene.next_attempt(look)
 
     assert seen == [1]
-    assert _directories(harness) == []
-    assert harness.repository.branch_names() == {"main"}
+    assert scene.directories() == []
+    assert scene.repository.branch_names() == {"main"}
 
 
 @pytest.mark.parametrize("policy", POLICIES, ids=str)
 async def test_a_branch_that_stays_changes_nothing_else(
     tmp_path: Path, policy: PolicySetting
 ) -> None:
-    harness = await AttemptHarness(tmp_path / "struck", policy).started()
-    worker = harness.worker([refuse("clean-up", REFUSED)])
+    scene = await AttemptScene(tmp_path / "struck", policy).started()
+    story = await scene.next_attempt(refuse("clean-up", REFUSED))
 
-    report = await harness.report_of(worker)
-
-    assert report.error is None
-    assert _directories(harness) == []
-    assert len(harness.repository.branch_names()) == 2
-    assert _warnings(worker) == [STAGING_FAILED]
-    await assert_accepted(harness)
+    assert story.accepted, story.reason
+    assert scene.directories() == []
+    assert len(scene.repository.branch_names()) == 2
+    assert warnings(story) == [STAGING_FAILED]
+    await assert_accepted(scene)
 
 
 @pytest.mark.parametrize("policy", POLICIES, ids=str)
 async def test_a_directory_that_stays_changes_nothing_else(
     tmp_path: Path, policy: PolicySetting
 ) -> None:
-    harness = await AttemptHarness(tmp_path, policy).started()
-    worker = harness.worker([DIRECTORY_STAYS])
+    scene = await AttemptScene(tmp_path, policy).started()
+    story = await scene.next_attempt(DIRECTORY_STAYS)
 
-    report = await harness.report_of(worker)
-
-    assert report.error is None
-    assert harness.repository.branch_names() == {"main"}
-    assert len(_directories(harness)) == 1
-    assert _warnings(worker) == [LOCAL_FAILED]
-    await assert_accepted(harness)
+    assert story.accepted, story.reason
+    assert scene.repository.branch_names() == {"main"}
+    assert len(scene.directories()) == 1
+    assert warnings(story) == [LOCAL_FAILED]
+    await assert_accepted(scene)
 
 
 @pytest.mark.parametrize("policy", POLICIES, ids=str)
 async def test_a_failed_attempt_that_cannot_clean_fails_for_its_own_reason(
     tmp_path: Path, policy: PolicySetting
 ) -> None:
-    harness = await AttemptHarness(tmp_path / "struck", policy).started()
-    worker = harness.worker(
-        [
-            refuse("stage", RequestRefusedError("no commit today")),
-            refuse("clean-up", REFUSED),
-            DIRECTORY_STAYS,
-        ]
-    )
+    scene = await AttemptScene(tmp_path / "struck", policy).started()
+    refused = refuse("stage", RequestRefusedError("no commit today"))
 
-    report = await harness.report_of(worker)
+    story = await scene.next_attempt(refused, refuse("clean-up", REFUSED), DIRECTORY_STAYS)
 
-    assert "no commit today" in reason_of(report)
-    assert _warnings(worker) == [STAGING_FAILED, LOCAL_FAILED]
+    assert "no commit today" in str(story.reason)
+    assert warnings(story) == [STAGING_FAILED, LOCAL_FAILED]
 
 
 STAGING_FAULTS: Mapping[str, Sequence[Fault]] = {
@@ -134,20 +114,20 @@ async def test_a_failure_inside_staging_leaves_no_branch(
 ) -> None:
     body = None if faults else _link
     # Without patience, because with it a lost answer ends no attempt.
-    harness = await AttemptHarness(
-        tmp_path / "struck", policy, body=body, patience_seconds=0
-    ).started()
+    # In a harness, because an attempt of the kit leaves its outcome to no other.
+    scene = AttemptHarness(tmp_path / "struck", policy, body=body, patience_seconds=0)
+    await scene.start()
 
-    report = await harness.report(*faults)
+    report = await scene.report(*faults)
 
     assert report.status == AttemptStatus.FAILED
-    assert harness.repository.branch_names() == {"main"}
-    assert harness.repository.head().commit == harness.input
-    assert harness.repository.tags() == {}
+    assert scene.repository.branch_names() == {"main"}
+    assert scene.repository.head().commit == scene.input
+    assert scene.repository.tags() == {}
     # Under `settled` the outcome stays where only an answer is missing (test_left_outcomes.py).
     passes = isinstance(report.error, UnavailableError | OutcomeUnknownError)
     stays = passes and policy is PolicySetting.SETTLED
-    assert bool(_directories(harness)) == stays
+    assert bool(scene.directories()) == stays
 
 
 async def test_changes_that_are_gone_before_their_commit_are_not_decided(tmp_path: Path) -> None:
@@ -156,15 +136,15 @@ async def test_changes_that_are_gone_before_their_commit_are_not_decided(tmp_pat
     def write(workspace: Path, _: int) -> None:
         (workspace / "out.txt").write_text("written")
 
-    harness = await AttemptHarness(tmp_path, PolicySetting.SETTLED, body=write).started()
-    objects = lakefs_installation(harness.lakefs, WorkerHandle()).objects
+    scene = await AttemptScene(tmp_path, PolicySetting.SETTLED, body=write).started()
+    objects = lakefs_installation(scene.lakefs, WorkerHandle()).objects
 
     async def reset_branch() -> None:
-        (staging,) = harness.repository.branch_names() - {"main"}
-        await objects.delete_many(harness.repository.id, BranchName(staging), ["data/out.txt"])
+        (staging,) = scene.repository.branch_names() - {"main"}
+        await objects.delete_many(scene.repository.id, BranchName(staging), ["data/out.txt"])
 
-    report = await harness.report(meanwhile(reset_branch, before="stage"))
+    story = await scene.next_attempt(meanwhile(reset_branch, before="stage"))
 
-    assert "PRG-L006" in reason_of(report)
-    assert report.status == AttemptStatus.FAILED
-    assert harness.repository.tags() == {}
+    assert "PRG-L006" in str(story.reason)
+    assert story.status == AttemptStatus.FAILED
+    assert scene.repository.tags() == {}

@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 import pytest
 from tests.people import merge
-from tests.unit.app.attempt.attempt_harness import TASK, AttemptHarness, reason_of
+from tests.unit.app.attempt.attempt_harness import AttemptHarness, reason_of
+from tests.unit.app.attempt.attempt_scene import TASK
 
 from perago.adapters.memory.hooks import has_lua
 from perago.app.authoring.failure import error_code, error_is_terminal, failure_reason

@@ -6,7 +6,8 @@ from typing import final
 
 import pytest
 from tests.attempt_workers import AttemptWorker
-from tests.unit.app.attempt.attempt_harness import TASK, AttemptHarness, Params, reason_of
+from tests.unit.app.attempt.attempt_harness import AttemptHarness
+from tests.unit.app.attempt.attempt_scene import TASK, AttemptScene, Params
 
 from perago.adapters.memory.system import VirtualClock
 from perago.app.attempt.complete import Recorded, complete, completion_deadline
@@ -37,6 +38,10 @@ COMPLETE = "queue.complete"
 
 async def _started(tmp_path: Path) -> AttemptHarness:
     return await AttemptHarness(tmp_path, PolicySetting.SETTLED).started()
+
+
+async def _scene(tmp_path: Path) -> AttemptScene:
+    return await AttemptScene(tmp_path, PolicySetting.SETTLED).started()
 
 
 async def _poll(worker: AttemptWorker) -> AttemptRecord:
@@ -98,14 +103,13 @@ async def test_an_end_after_the_row_timed_out_is_superseded(tmp_path: Path) -> N
 async def test_an_end_that_is_always_refused_stays_unknown_and_keeps_the_decision(
     tmp_path: Path, refusal: ServiceError
 ) -> None:
-    harness = await _started(tmp_path)
-    worker = harness.worker([always(refuse(COMPLETE, refusal))])
+    scene = await _scene(tmp_path)
 
-    report = await harness.report_of(worker)
+    story = await scene.next_attempt(always(refuse(COMPLETE, refusal)))
 
-    assert report.recorded is Recorded.UNKNOWN
-    assert any(name.startswith("perago-staging-") for name in harness.repository.branch_names())
-    assert list((harness.root / "1").rglob(".perago-attempt.json")) == []
+    assert story.recorded == Recorded.UNKNOWN
+    assert any(name.startswith("perago-staging-") for name in scene.repository.branch_names())
+    assert scene.directories() == []
 
 
 @pytest.mark.parametrize("policy", [PolicySetting.SETTLED, PolicySetting.HEAD_PARENT], ids=str)
@@ -113,30 +117,27 @@ async def test_a_success_that_conductor_does_not_take_is_reported_as_a_failure(
     tmp_path: Path, policy: PolicySetting
 ) -> None:
     """A refusal is an answer: to send the same again would hold the row until its time-out."""
-    harness = await AttemptHarness(tmp_path, policy).started()
-    worker = harness.worker([refuse(COMPLETE, RequestRefusedError("413 too large"))])
+    scene = await AttemptScene(tmp_path, policy).started()
 
-    report = await harness.report_of(worker)
+    story = await scene.next_attempt(refuse(COMPLETE, RequestRefusedError("413 too large")))
 
-    assert report.recorded is Recorded.RECORDED
-    assert report.status == AttemptStatus.FAILED
-    assert "413 too large" in reason_of(report)
-    assert "PRG-R004" in reason_of(report)
-    assert harness.workers[0].calls[COMPLETE] == 2
-    assert harness.clock.monotonic() == 0
-    await harness.finish()
-    assert len(harness.publications()) == 1
+    assert story.recorded == Recorded.RECORDED
+    assert story.status == AttemptStatus.FAILED
+    assert "413 too large" in str(story.reason)
+    assert "PRG-R004" in str(story.reason)
+    assert scene.env.seconds == 0
+    await scene.finished()
+    assert len(scene.publications()) == 1
 
 
 async def test_a_refusal_after_an_answer_that_was_lost_does_not_fail_what_was_taken(
     tmp_path: Path,
 ) -> None:
-    harness = await _started(tmp_path)
+    scene = await _scene(tmp_path)
     silent = refuse("queue.read_attempt", UnavailableError("away"))
     again = refuse(COMPLETE, RequestRefusedError("it has ended"), nth=2)
-    report = await harness.report(lose_answer(COMPLETE), silent, again)
-    assert report.error is None
-    assert report.recorded is Recorded.RECORDED
+    story = await scene.next_attempt(lose_answer(COMPLETE), silent, again)
+    assert (story.status, story.recorded) == (AttemptStatus.COMPLETED, Recorded.RECORDED)
 
 
 async def test_a_failure_that_conductor_does_not_take_either_is_not_repeated(
@@ -150,18 +151,17 @@ async def test_a_failure_that_conductor_does_not_take_either_is_not_repeated(
 
 
 async def test_an_end_that_is_refused_once_is_sent_again(tmp_path: Path) -> None:
-    harness = await _started(tmp_path)
-    worker = harness.worker([refuse(COMPLETE, AccessDeniedError("token expired"))])
-    report = await harness.report_of(worker)
-    assert report.recorded is Recorded.RECORDED
-    assert harness.repository.branch_names() == {"main"}
+    scene = await _scene(tmp_path)
+    story = await scene.next_attempt(refuse(COMPLETE, AccessDeniedError("token expired")))
+    assert story.recorded == Recorded.RECORDED
+    assert scene.repository.branch_names() == {"main"}
 
 
 async def test_a_read_back_that_is_refused_is_asked_again(tmp_path: Path) -> None:
-    harness = await _started(tmp_path)
-    worker = harness.worker([refuse("queue.read_attempt", AccessDeniedError("token expired"))])
-    report = await harness.report_of(worker)
-    assert report.recorded is Recorded.RECORDED
+    scene = await _scene(tmp_path)
+    refused = refuse("queue.read_attempt", AccessDeniedError("token expired"))
+    story = await scene.next_attempt(refused)
+    assert story.recorded == Recorded.RECORDED
 
 
 async def test_another_end_of_the_same_row_by_the_same_worker_is_not_mine(tmp_path: Path) -> None:
@@ -197,17 +197,16 @@ async def test_an_end_is_not_sent_again_to_a_row_that_was_handed_out_anew(tmp_pa
 
 async def test_a_row_that_waits_to_be_handed_out_anew_is_left_alone(tmp_path: Path) -> None:
     """A failure of the old execution would end the new one before it began."""
-    harness = await _started(tmp_path)
+    scene = await _scene(tmp_path)
 
     async def release() -> None:
-        (row,) = (await harness.read()).attempts
-        await harness.operator.workflows.release_without_result(row)
+        (row,) = (await scene.read()).attempts
+        await scene.operator.workflows.release_without_result(row)
 
-    report = await harness.report(meanwhile(release, before="fence"))
+    story = await scene.next_attempt(meanwhile(release, before="fence"))
 
-    assert report.update is None
-    assert report.recorded is Recorded.SUPERSEDED
-    (row,) = (await harness.read()).attempts
+    assert (story.status, story.recorded) == ("NOT SENT", Recorded.SUPERSEDED)
+    (row,) = (await scene.read()).attempts
     assert row.snapshot.status is AttemptStatus.SCHEDULED
 
 

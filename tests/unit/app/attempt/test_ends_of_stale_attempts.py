@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 from tests.attempt_workers import AttemptWorker
-from tests.unit.app.attempt.attempt_harness import TASK, AttemptHarness, Params
+from tests.unit.app.attempt.attempt_harness import AttemptHarness
+from tests.unit.app.attempt.attempt_scene import TASK, AttemptScene, Params
 
 from perago.adapters.memory.conductor_server import Race
 from perago.app.attempt.complete import Recorded
@@ -20,6 +21,7 @@ from perago.domain.errors import StaleAttemptError, TaskFailed, TaskTerminalErro
 from perago.domain.policy import PolicySetting
 from perago.ports.conductor import PollRequest
 from perago.ports.errors import UnavailableError
+from perago.ports.workspace import Phase
 from perago.testing.faults import always, lose_answer, meanwhile, refuse
 
 COMPLETE = "queue.complete"
@@ -66,12 +68,12 @@ async def _poll(worker: AttemptWorker) -> AttemptRecord:
     return record
 
 
-def _rerun(harness: AttemptHarness, task_input: Mapping[str, object] | None = None) -> None:
+def _rerun(scene: AttemptScene, task_input: Mapping[str, object] | None = None) -> None:
     """An operator terminates the workflow and runs its row again; two seconds have passed."""
-    harness.clock.advance(2)
-    (row,) = harness.conductor.state.runs[harness.workflow].snapshot().tasks
-    harness.conductor.terminate(harness.workflow, "corrected")
-    harness.conductor.rerun(harness.workflow, row.task_id, task_input)
+    scene.clock.advance(2)
+    (row,) = scene.conductor.state.runs[scene.workflow].snapshot().tasks
+    scene.conductor.terminate(scene.workflow, "corrected")
+    scene.conductor.rerun(scene.workflow, row.task_id, task_input)
 
 
 def _assert_not_sent(report: AttemptReport | None) -> None:
@@ -80,8 +82,8 @@ def _assert_not_sent(report: AttemptReport | None) -> None:
     assert report.recorded is Recorded.SUPERSEDED
 
 
-async def _row(harness: AttemptHarness) -> AttemptRecord:
-    (row,) = (await harness.read()).attempts
+async def _row(scene: AttemptScene) -> AttemptRecord:
+    (row,) = (await scene.read()).attempts
     return row
 
 
@@ -135,13 +137,14 @@ async def test_a_guardrail_that_fails_after_a_rerun_does_not_end_the_rerun(
     tmp_path: Path,
 ) -> None:
     spec = WorkspaceSpec(prefix="data", pre=[require_file("missing.txt")])
-    harness = await _started(tmp_path, lambda params: params, spec)
-    rerun = meanwhile(lambda: _rerun(harness), after="objects.list_page")
+    scene = AttemptScene(tmp_path, PolicySetting.SETTLED)
+    scene.task = _declare(lambda params: params, spec)
+    await scene.start()
 
-    report = await harness.attempt(harness.worker([rerun]))
+    story = await scene.next_attempt(meanwhile(lambda: _rerun(scene), after="objects.list_page"))
 
-    _assert_not_sent(report)
-    assert (await _row(harness)).snapshot.status is AttemptStatus.SCHEDULED
+    assert (story.status, story.recorded) == ("NOT SENT", Recorded.SUPERSEDED)
+    assert (await _row(scene)).snapshot.status is AttemptStatus.SCHEDULED
 
 
 @WIDTHS
@@ -178,16 +181,14 @@ async def test_a_publication_that_took_long_does_not_complete_the_rerun_of_its_r
     tmp_path: Path, policy: PolicySetting
 ) -> None:
     """The last fence passed before the merge; the row was handed on while the merge ran."""
-    harness = await AttemptHarness(tmp_path, policy, body=_add_one).started()
-    rerun = meanwhile(lambda: _rerun(harness), after="merge")
+    scene = await AttemptScene(tmp_path, policy, body=_add_one).started()
 
-    report = await harness.attempt(harness.worker([rerun]))
+    story = await scene.next_attempt(meanwhile(lambda: _rerun(scene), after="merge"))
 
-    _assert_not_sent(report)
-    assert report is not None
-    assert isinstance(report.error, StaleAttemptError)
-    assert (await _row(harness)).snapshot.status is AttemptStatus.SCHEDULED
-    assert len(harness.publications()) == 1
+    assert (story.status, story.recorded) == ("NOT SENT", Recorded.SUPERSEDED)
+    assert story.facts_of(Phase.ENDED)["code"] == StaleAttemptError.code
+    assert (await _row(scene)).snapshot.status is AttemptStatus.SCHEDULED
+    assert len(scene.publications()) == 1
 
 
 async def test_a_row_that_a_heartbeat_brought_back_is_not_failed_beside_its_retry(
@@ -266,11 +267,13 @@ async def test_an_end_that_landed_without_an_answer_is_recorded_and_not_stale(
 
 async def test_a_row_that_cannot_be_read_is_not_ended_blindly(tmp_path: Path) -> None:
     def body(params: Params) -> Params:
-        harness.clock.advance(2)
+        scene.clock.advance(2)
         return params
 
-    harness = await _started(tmp_path, body, None)
-    report = await harness.report(always(refuse(LOOK, UnavailableError("away"))))
+    scene = AttemptScene(tmp_path, PolicySetting.SETTLED)
+    scene.task = _declare(body, None)
+    await scene.start()
+    story = await scene.next_attempt(always(refuse(LOOK, UnavailableError("away"))))
 
-    assert report.recorded is Recorded.UNKNOWN
-    assert (await _row(harness)).snapshot.status is AttemptStatus.IN_PROGRESS
+    assert story.recorded == Recorded.UNKNOWN
+    assert (await _row(scene)).snapshot.status is AttemptStatus.IN_PROGRESS

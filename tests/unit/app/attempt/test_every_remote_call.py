@@ -6,7 +6,8 @@ Calls without an answer are in test_patience: they end no attempt.
 from pathlib import Path
 
 import pytest
-from tests.unit.app.attempt.attempt_harness import AttemptHarness, assert_accepted, at_each_request
+from tests.unit.app.attempt.attempt_harness import AttemptHarness, at_each_request
+from tests.unit.app.attempt.attempt_scene import assert_accepted
 
 from perago.domain.policy import PolicySetting
 from perago.testing.faults import ANY_CALL, Crash, Fault, Moment, Side, lose_answer, lose_request

@@ -8,13 +8,8 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 from tests.attempt_workers import AttemptWorker
-from tests.unit.app.attempt.attempt_harness import (
-    TASK,
-    AttemptHarness,
-    Result,
-    assert_accepted,
-    reason_of,
-)
+from tests.unit.app.attempt.attempt_harness import AttemptHarness, reason_of
+from tests.unit.app.attempt.attempt_scene import TASK, AttemptScene, Result, assert_accepted
 
 from perago.app.attempt.run_attempt import AttemptReport
 from perago.app.authoring.task_declaration import task
@@ -43,16 +38,15 @@ CREATE_TAG = "tags.create"
     "policy", [PolicySetting.AUTO, PolicySetting.HEAD_PARENT, PolicySetting.LINEAGE], ids=str
 )
 async def test_a_retry_without_a_fence_needs_no_tags(tmp_path: Path, policy: PolicySetting) -> None:
-    harness = await AttemptHarness(tmp_path, policy, fenced=False).started()
-    await harness.attempt(harness.worker([crash(after="commits.commit")]))
-    await harness.lose_lease()
+    scene = await AttemptScene(tmp_path, policy, fenced=False).started()
+    await scene.next_attempt(crash(after="commits.commit"))
 
     of_tags = [operation for operation in OPERATIONS if operation.startswith("tags.")]
     no_right = AccessDeniedError("no right to tags")
-    report = await harness.report(*(always(refuse(each, no_right)) for each in of_tags))
+    story = await scene.next_attempt(*(always(refuse(each, no_right)) for each in of_tags))
 
-    assert report.error is None, report.error
-    assert harness.repository.tags() == {}
+    assert story.accepted, story.reason
+    assert scene.repository.tags() == {}
 
 
 @pytest.mark.parametrize("retried", [False, True], ids=["first attempt", "retry"])
@@ -98,8 +92,8 @@ def _output(report: AttemptReport) -> object:
     return report.update.output["workspace"]
 
 
-def _marks(harness: AttemptHarness) -> list[str]:
-    return [tag for tag in harness.repository.tags() if tag.startswith("perago-attempt-")]
+def _marks(scene: AttemptScene) -> list[str]:
+    return [tag for tag in scene.repository.tags() if tag.startswith("perago-attempt-")]
 
 
 async def test_a_decision_for_other_params_is_not_finished(tmp_path: Path) -> None:
@@ -142,18 +136,18 @@ class LaterParams(BaseModel):
 
 
 async def test_a_release_that_changes_defaults_changes_no_execution(tmp_path: Path) -> None:
-    harness = await _settled(tmp_path)
-    await harness.attempt(harness.worker([crash(before="merge")]))
+    scene = await AttemptScene(tmp_path, PolicySetting.SETTLED).started()
+    await scene.next_attempt(crash(before="merge"))
 
-    @task(name=TASK, owner_email="data@example.com", workspace=harness.spec)
+    @task(name=TASK, owner_email="data@example.com", workspace=scene.spec)
     def edit(workspace: Path, params: LaterParams) -> Result:
         raise AssertionError((workspace, params))
 
-    harness.task = vars(edit)["__perago_task__"]
-    workflow = await harness.finish()
+    await scene.env.register(edit)
+    workflow = await scene.finished()
 
     assert workflow.status is WorkflowStatus.COMPLETED, workflow.reason
-    assert harness.runs == 1
+    assert scene.runs == 1
 
 
 async def test_an_operators_params_for_a_waiting_attempt_are_computed(tmp_path: Path) -> None:
@@ -274,25 +268,24 @@ async def test_a_decision_whose_branch_is_gone_was_not_published(tmp_path: Path)
     assert len(harness.publications()) == 1
 
 
-async def _rerun_newest(harness: AttemptHarness) -> None:
+async def _rerun_newest(scene: AttemptScene) -> None:
     """An operator ends the workflow and starts it again from its newest attempt."""
-    newest = (await harness.read()).attempts[-1].snapshot
-    await harness.operator.workflows.terminate(harness.workflow, "once more")
-    harness.clock.advance(1)
-    await harness.operator.workflows.rerun(harness.workflow, newest.task_id)
+    newest = (await scene.read()).attempts[-1].snapshot
+    await scene.operator.workflows.terminate(scene.workflow, "once more")
+    scene.clock.advance(1)
+    await scene.operator.workflows.rerun(scene.workflow, newest.task_id)
 
 
 async def test_an_attempt_that_is_stale_leaves_no_mark(tmp_path: Path) -> None:
     """It stood still between its poll and its mark; meanwhile its row was rerun."""
-    harness = await _settled(tmp_path)
-    await harness.attempt(harness.worker([crash(before="branches.create")]))
-    await harness.lose_lease()
-    rerun = meanwhile(lambda: _rerun_newest(harness), before="fence")
+    scene = await AttemptScene(tmp_path, PolicySetting.SETTLED).started()
+    await scene.next_attempt(crash(before="body"))
+    rerun = meanwhile(lambda: _rerun_newest(scene), before="fence")
 
-    report = await harness.report(rerun)
+    story = await scene.next_attempt(rerun)
 
-    assert "is stale" in str(report.error)
-    assert _marks(harness) == []
+    assert "is stale" in str(story.reason)
+    assert _marks(scene) == []
 
 
 @pytest.mark.parametrize("nth", [1, 2], ids=["of the first row", "of its own row"])
@@ -318,18 +311,17 @@ async def test_a_mark_that_lands_after_a_rerun_splits_no_chain(tmp_path: Path, n
 
 
 async def test_a_rerun_of_a_retry_that_was_seen_working_computes_anew(tmp_path: Path) -> None:
-    harness = await _settled(tmp_path)
-    await harness.attempt(harness.worker([crash(before="branches.create")]))
-    await harness.lose_lease()
-    await harness.attempt(harness.worker([crash(before="merge")]))
-    assert harness.runs == 1
-    await _rerun_newest(harness)
+    scene = await AttemptScene(tmp_path, PolicySetting.SETTLED).started()
+    await scene.next_attempt(crash(before="body"))
+    await scene.next_attempt(crash(before="merge"))
+    assert scene.runs == 1
+    await _rerun_newest(scene)
 
-    report = await harness.report()
+    story = await scene.next_attempt()
 
-    assert report.error is None, report.error
-    assert harness.runs == 2
-    assert len(harness.publications()) == 1
+    assert story.accepted, story.reason
+    assert scene.runs == 2
+    assert len(scene.publications()) == 1
 
 
 MARK_TROUBLES: Sequence[Fault] = [
@@ -346,12 +338,11 @@ MARK_TROUBLES: Sequence[Fault] = [
 @pytest.mark.parametrize("trouble", MARK_TROUBLES, ids=str)
 async def test_a_mark_without_an_answer_is_put_again(tmp_path: Path, trouble: Fault) -> None:
     """The first tags of a retry are marks; without them a rerun looks like a retry."""
-    harness = await _settled(tmp_path)
-    await harness.attempt(harness.worker([crash(after="commits.commit")]))
-    await harness.lose_lease()
-    report = await harness.report(trouble)
-    assert report.error is None, report.error
-    assert len(_marks(harness)) == 2, "that of the first row, and its own"
+    scene = await AttemptScene(tmp_path, PolicySetting.SETTLED).started()
+    await scene.next_attempt(crash(before="body"))
+    story = await scene.next_attempt(trouble)
+    assert story.accepted, story.reason
+    assert len(_marks(scene)) == 2, "that of the first row, and its own"
 
 
 async def test_a_conductor_that_names_no_predecessor_is_logged_once(tmp_path: Path) -> None:

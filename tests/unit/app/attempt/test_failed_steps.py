@@ -9,22 +9,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from tests.unit.app.attempt.attempt_harness import AttemptHarness
+from tests.unit.app.attempt.attempt_scene import AttemptScene
 
 from perago.app.authoring.guardrails import forbid_glob, require_file
 from perago.app.authoring.workspace_spec import WorkspaceSpec
-from perago.domain.attempt import AttemptStatus
 from perago.domain.errors import TaskFailed, TaskTerminalError
 from perago.domain.outcome import RESULT_BYTES_MAX, RefusedByHook
 from perago.domain.policy import PolicySetting
 from perago.ports.errors import RequestRefusedError, UnavailableError
 from perago.testing.faults import Fault, always, answer, lose_request, refuse
 
-FAILED = AttemptStatus.FAILED
-TERMINAL = AttemptStatus.FAILED_WITH_TERMINAL_ERROR
-COMPLETED = AttemptStatus.COMPLETED
-HANDED_BACK = AttemptStatus.SCHEDULED
-NOT_SENT = None
+FAILED = "FAILED"
+TERMINAL = "FAILED_WITH_TERMINAL_ERROR"
+COMPLETED = "COMPLETED"
+HANDED_BACK = "HANDED_BACK"
+NOT_SENT = "NOT SENT"
 PLAIN, SETTLED = PolicySetting.HEAD_PARENT, PolicySetting.SETTLED
 DOWN = UnavailableError("no answer")
 REFUSED = RequestRefusedError("refused")
@@ -46,7 +45,7 @@ class Row:
     """One step, how it is made to fail, and what the attempt ends as; stale ones send nothing."""
 
     step: str
-    status: AttemptStatus | None
+    status: str
     faults: Sequence[Fault] = ()
     policy: PolicySetting = PLAIN
     spec: WorkspaceSpec = field(default_factory=lambda: WorkspaceSpec(prefix="data"))
@@ -104,17 +103,16 @@ ROWS = [
 @pytest.mark.parametrize("row", ROWS, ids=str)
 async def test_a_failed_step_ends_the_attempt_as_its_row_says(tmp_path: Path, row: Row) -> None:
     fenced = row.policy is SETTLED and row.step != "policy"
-    harness = AttemptHarness(tmp_path, row.policy, fenced, spec=row.spec, body=row.body)
-    harness.params, harness.result_text = row.params, "x" * row.result_bytes
+    scene = AttemptScene(tmp_path, row.policy, fenced, spec=row.spec, body=row.body)
+    scene.params, scene.result_text = row.params, "x" * row.result_bytes
     if row.null_input:
-        await harness.start(None)
+        await scene.start(None)
     else:
-        await harness.start()
+        await scene.start()
 
-    report = await harness.report(*row.faults)
+    story = await scene.next_attempt(*row.faults)
 
-    status = None if report.update is None else report.update.status
-    assert status is row.status, report.error
-    assert (report.error is None) is (row.status is COMPLETED)
-    assert harness.runs == row.runs
-    assert len(harness.publications()) == (1 if row.status is COMPLETED else 0)
+    assert story.status == row.status, story.reason
+    assert (story.reason is None) is (row.status == COMPLETED)
+    assert scene.runs == row.runs
+    assert len(scene.publications()) == (1 if row.status == COMPLETED else 0)

@@ -4,17 +4,14 @@ from pathlib import Path
 
 import pytest
 from tests.people import discard_uncommitted
-from tests.unit.app.attempt.attempt_harness import (
-    AttemptHarness,
-    assert_accepted,
-    at_each_request,
-    reason_of,
-)
+from tests.unit.app.attempt.attempt_harness import AttemptHarness, at_each_request
+from tests.unit.app.attempt.attempt_scene import AttemptScene, assert_accepted, told
 
 from perago.domain.attempt import WorkflowStatus
 from perago.domain.commit_metadata import LOGICAL_TASK_KEY
 from perago.domain.lakefs import CommitId
 from perago.domain.policy import PolicySetting
+from perago.ports.workspace import Phase
 from perago.testing.faults import ANY_CALL, Meanwhile, Moment, Side, crash
 
 FENCED = [PolicySetting.SETTLED, PolicySetting.HEAD_PARENT]
@@ -49,68 +46,66 @@ async def test_a_commit_beside_any_call_stays_in_the_history(
 
 
 async def test_head_parent_never_replaces_a_publication_of_another_task(tmp_path: Path) -> None:
-    harness = await AttemptHarness(tmp_path, PolicySetting.HEAD_PARENT, fenced=False).started()
-    other = harness.repository.commit(
+    scene = await AttemptScene(tmp_path, PolicySetting.HEAD_PARENT, fenced=False).started()
+    other = scene.repository.commit(
         {"elsewhere/x": b"x"}, metadata={LOGICAL_TASK_KEY: "another/task/0"}
     )
 
-    report = await harness.report()
+    story = await scene.next_attempt()
 
-    assert "belongs to another/task/0" in reason_of(report)
-    assert harness.repository.head().commit == other
+    assert "belongs to another/task/0" in str(story.reason)
+    assert scene.repository.head().commit == other
 
 
 async def test_head_parent_replaces_its_own_abandoned_publication(tmp_path: Path) -> None:
-    harness = await AttemptHarness(tmp_path, PolicySetting.HEAD_PARENT, fenced=False).started()
-    await harness.attempt(harness.worker([crash(after="branches.merge")]))
-    abandoned = harness.repository.head().commit
+    scene = await AttemptScene(tmp_path, PolicySetting.HEAD_PARENT, fenced=False).started()
+    await scene.next_attempt(crash(after="branches.merge"))
+    abandoned = scene.repository.head().commit
 
-    await harness.finish()
+    await scene.finished()
 
-    await assert_accepted(harness)
-    assert harness.repository.head().parents == (harness.input,)
-    kept = [commit for tag, commit in harness.repository.tags().items() if "relocated" in tag]
+    await assert_accepted(scene)
+    assert scene.repository.head().parents == (scene.input,)
+    kept = [commit for tag, commit in scene.repository.tags().items() if "relocated" in tag]
     assert kept == [abandoned]
 
 
 async def test_head_parent_takes_an_unowned_child_for_abandoned_and_warns(tmp_path: Path) -> None:
-    harness = await AttemptHarness(tmp_path, PolicySetting.HEAD_PARENT, fenced=False).started()
-    human = harness.human()
-    worker = harness.worker()
+    scene = await AttemptScene(tmp_path, PolicySetting.HEAD_PARENT, fenced=False).started()
+    human = scene.human()
 
-    await harness.attempt(worker)
+    story = await scene.next_attempt()
 
-    warnings = [facts for phase, facts in worker.progress.events if phase == "warned"]
-    assert any(facts.get("head") == human for facts in warnings)
-    assert human in harness.repository.tags().values()
+    assert any(facts.get("head") == human for facts in told(story, Phase.WARNED))
+    assert human in scene.repository.tags().values()
 
 
 async def test_a_dirty_target_is_never_relocated(tmp_path: Path) -> None:
     """The server would do it, and leave the objects of somebody else on the new head."""
-    harness = await AttemptHarness(tmp_path, PolicySetting.HEAD_PARENT, fenced=False).started()
-    await harness.attempt(harness.worker([crash(after="branches.merge")]))
-    abandoned = harness.repository.head().commit
-    harness.repository.write("elsewhere/forgotten.txt", b"uncommitted")
+    scene = await AttemptScene(tmp_path, PolicySetting.HEAD_PARENT, fenced=False).started()
+    await scene.next_attempt(crash(after="branches.merge"))
+    abandoned = scene.repository.head().commit
+    scene.repository.write("elsewhere/forgotten.txt", b"uncommitted")
 
-    workflow = await harness.finish(attempts_max=2)
+    story = await scene.next_attempt()
 
-    assert "elsewhere/forgotten.txt" in str([row.reason for row in workflow.attempts])
-    assert harness.repository.head().commit == abandoned
-    discard_uncommitted(harness.repository)
-    await harness.finish()
-    await assert_accepted(harness)
+    assert "elsewhere/forgotten.txt" in str(story.reason)
+    assert scene.repository.head().commit == abandoned
+    discard_uncommitted(scene.repository)
+    await scene.finished()
+    await assert_accepted(scene)
 
 
 async def test_a_dirty_target_is_named_with_the_command_that_resets_it(tmp_path: Path) -> None:
-    harness = await AttemptHarness(tmp_path, PolicySetting.SETTLED).started()
-    harness.repository.write("elsewhere/forgotten.txt", b"uncommitted")
+    scene = await AttemptScene(tmp_path, PolicySetting.SETTLED).started()
+    scene.repository.write("elsewhere/forgotten.txt", b"uncommitted")
 
-    report = await harness.report()
+    story = await scene.next_attempt()
 
-    assert "elsewhere/forgotten.txt" in reason_of(report)
-    assert "lakectl branch reset lakefs://repo/main" in reason_of(report)
-    assert any(tag.startswith("perago-settled-") for tag in harness.repository.tags())
-    discard_uncommitted(harness.repository)
-    await harness.finish()
-    await assert_accepted(harness)
-    assert harness.runs == 1
+    assert "elsewhere/forgotten.txt" in str(story.reason)
+    assert "lakectl branch reset lakefs://repo/main" in str(story.reason)
+    assert any(tag.startswith("perago-settled-") for tag in scene.repository.tags())
+    discard_uncommitted(scene.repository)
+    await scene.finished()
+    await assert_accepted(scene)
+    assert scene.runs == 1

@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from tests.unit.app.attempt.attempt_harness import AttemptHarness, assert_accepted, reason_of
+from tests.unit.app.attempt.attempt_harness import AttemptHarness
+from tests.unit.app.attempt.attempt_scene import AttemptScene, assert_accepted
 
 from perago.app.attempt.complete import delete_staging
 from perago.app.authoring.workspace_spec import WorkspaceSpec
@@ -55,24 +56,23 @@ def _write_one(directory: Path, run: int) -> None:
     (directory / "out.txt").write_text(f"run {run}")
 
 
-async def _decided(root: Path, prefix: str) -> AttemptHarness:
-    """A harness whose first attempt died right after its decision; the next one waits."""
-    harness = AttemptHarness(root, PolicySetting.SETTLED, spec=WorkspaceSpec(prefix=prefix))
+async def _decided(root: Path, prefix: str) -> AttemptScene:
+    """A scene whose first attempt died right after its decision; the next one waits."""
+    scene = AttemptScene(root, PolicySetting.SETTLED, spec=WorkspaceSpec(prefix=prefix))
     if prefix == "/":
-        harness.body = _write_one
-    await harness.start()
-    await harness.attempt(harness.worker([crash(after=CREATE_TAG)]))
-    await harness.lose_lease()
-    harness.repository.branch("production")
-    return harness
+        scene.body = _write_one
+    await scene.start()
+    await scene.next_attempt(crash(after=CREATE_TAG))
+    scene.repository.branch("production")
+    return scene
 
 
-def _forge(harness: AttemptHarness, forgery: Forgery) -> None:
+def _forge(scene: AttemptScene, forgery: Forgery) -> None:
     """Put the decision's tag on another commit that claims to be the same."""
-    repository = harness.repository
+    repository = scene.repository
     (tag,) = repository.tags()
-    true: CommitRecord = harness.lakefs.repository(repository.id).commit_of(tag).record
-    base = repository.history()[-1].commit if forgery.on_root else harness.input
+    true: CommitRecord = scene.lakefs.repository(repository.id).commit_of(tag).record
+    base = repository.history()[-1].commit if forgery.on_root else scene.input
     repository.branch("forgery", base)
     metadata = {**true.metadata, **forgery.metadata}
     made = repository.commit(forgery.files, "forgery", metadata=metadata)
@@ -84,64 +84,63 @@ def _forge(harness: AttemptHarness, forgery: Forgery) -> None:
 async def test_a_decision_that_no_attempt_of_the_task_staged_is_refused(
     tmp_path: Path, forgery: Forgery
 ) -> None:
-    harness = await _decided(tmp_path, forgery.prefix)
-    _forge(harness, forgery)
+    scene = await _decided(tmp_path, forgery.prefix)
+    _forge(scene, forgery)
 
-    report = await harness.report()
+    story = await scene.next_attempt()
 
-    assert "PRG-F025" in str(report.update.reason if report.update else report.error)
-    assert harness.repository.head().commit == harness.input
-    assert "production" in harness.repository.branch_names()
+    assert "PRG-F025" in str(story.reason)
+    assert scene.repository.head().commit == scene.input
+    assert "production" in scene.repository.branch_names()
 
 
 async def test_the_command_in_a_refusal_can_be_typed(tmp_path: Path) -> None:
-    harness = await AttemptHarness(tmp_path, PolicySetting.SETTLED, reference="my task").started()
-    await harness.attempt(harness.worker([crash(after=CREATE_TAG)]))
-    await harness.lose_lease()
-    _forge(harness, Forgery("outside", {"elsewhere/x": b"x"}))
-    report = await harness.attempt(harness.worker())
-    assert f"`perago reset-task {harness.workflow} 'my task'`" in str(report and report.error)
+    scene = await AttemptScene(tmp_path, PolicySetting.SETTLED, reference="my task").started()
+    await scene.next_attempt(crash(after=CREATE_TAG))
+    _forge(scene, Forgery("outside", {"elsewhere/x": b"x"}))
+    story = await scene.next_attempt()
+    assert f"`perago reset-task {scene.workflow} 'my task'`" in str(story.reason)
 
 
 async def test_a_decision_that_is_the_same_work_by_other_hands_is_finished(tmp_path: Path) -> None:
     """Content decides, not who committed it."""
-    harness = await _decided(tmp_path, "data")
+    scene = await _decided(tmp_path, "data")
     files = {"data/out.txt": b"new 1", "data/only-1.txt": b"of this run", "data/old.txt": None}
-    _forge(harness, Forgery("the same", files))
-    await harness.finish()
-    await assert_accepted(harness)
-    assert harness.runs == 1
+    _forge(scene, Forgery("the same", files))
+    await scene.finished()
+    await assert_accepted(scene)
+    assert scene.runs == 1
 
 
 async def test_the_same_tree_on_another_history_is_refused(tmp_path: Path) -> None:
     """Nothing differs outside the prefix, but a merge has another base than was compared."""
-    harness = await _decided(tmp_path, "data")
+    scene = await _decided(tmp_path, "data")
     files = {"elsewhere/other.txt": b"other", "data/kept.txt": b"kept", FENCE_PATH: FENCE_FILE}
-    _forge(harness, Forgery("the same tree", files, on_root=True))
+    _forge(scene, Forgery("the same tree", files, on_root=True))
 
-    report = await harness.report()
+    story = await scene.next_attempt()
 
-    assert "is not based on the input commit" in reason_of(report)
-    assert harness.repository.head().commit == harness.input
+    assert "is not based on the input commit" in str(story.reason)
+    assert scene.repository.head().commit == scene.input
 
 
 async def test_a_clean_up_deletes_only_branches_with_names_of_ours(tmp_path: Path) -> None:
-    harness = AttemptHarness(tmp_path, PolicySetting.SETTLED)
+    scene = AttemptHarness(tmp_path, PolicySetting.SETTLED)
     names = [BranchName("production"), BranchName("perago-staging-x")]
     for name in names:
-        harness.repository.branch(name)
+        scene.repository.branch(name)
     for name in names:
-        await delete_staging(harness.worker().harness, harness.repository.id, name)
-    assert harness.repository.branch_names() == {"main", "production"}
+        await delete_staging(scene.worker().harness, scene.repository.id, name)
+    assert scene.repository.branch_names() == {"main", "production"}
 
 
 async def test_a_reset_leaves_a_branch_that_is_not_private(tmp_path: Path) -> None:
-    harness = await _decided(tmp_path, "data")
-    _forge(harness, Forgery("foreign", {"data/x": b"x"}, {STAGING_BRANCH: "production"}))
-    harness.conductor.terminate(harness.workflow, "over")
+    scene = await _decided(tmp_path, "data")
+    _forge(scene, Forgery("foreign", {"data/x": b"x"}, {STAGING_BRANCH: "production"}))
+    scene.conductor.terminate(scene.workflow, "over")
 
-    reset = await harness.reset_task()
+    reset = await scene.reset_task()
 
     assert len(reset.decisions) == 1
     assert reset.branches == []
-    assert "production" in harness.repository.branch_names()
+    assert "production" in scene.repository.branch_names()

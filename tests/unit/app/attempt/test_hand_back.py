@@ -4,7 +4,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.unit.app.attempt.attempt_harness import TASK, AttemptHarness
+from tests.unit.app.attempt.attempt_harness import AttemptHarness
+from tests.unit.app.attempt.attempt_scene import TASK, AttemptScene
 
 from perago.app.attempt.complete import Recorded
 from perago.app.authoring.task_definition import TimeoutPolicy
@@ -13,7 +14,7 @@ from perago.domain.attempt import AttemptRecord, AttemptStatus, WorkflowStatus
 from perago.domain.errors import HandedBackTooOftenError
 from perago.domain.hand_back import HAND_BACKS_MAX, HANDED_BACK, Cause
 from perago.domain.policy import PolicySetting
-from perago.ports.conductor import HandBack
+from perago.ports.conductor import PollRequest
 from perago.ports.errors import LocalDiskError, UnavailableError
 from perago.ports.task_body import BodyStopped
 from perago.testing.faults import (
@@ -35,38 +36,37 @@ AWAY = UnavailableError("lakeFS: connection refused")
 DOWNLOAD_FAILS = always(refuse("objects.download", AWAY))
 
 
-async def started(tmp_path: Path, policy: PolicySetting = PolicySetting.SETTLED) -> AttemptHarness:
-    return await AttemptHarness(tmp_path, policy).started()
+async def started(tmp_path: Path, policy: PolicySetting = PolicySetting.SETTLED) -> AttemptScene:
+    return await AttemptScene(tmp_path, policy).started()
 
 
 async def test_the_redelivery_of_a_row_that_was_handed_back_publishes(tmp_path: Path) -> None:
-    harness = await started(tmp_path)
-    first = await harness.report(DOWNLOAD_FAILS)
-    assert isinstance(first.update, HandBack)
-    assert (first.status, first.recorded) == ("HANDED_BACK", Recorded.RECORDED)
-    (row,) = (await harness.read()).attempts
+    scene = await started(tmp_path)
+    first = await scene.next_attempt(DOWNLOAD_FAILS)
+    assert (first.status, first.recorded) == ("HANDED_BACK", "recorded")
+    (row,) = (await scene.read()).attempts
     assert row.snapshot.status is AttemptStatus.SCHEDULED
     assert "handed back (1 of 5): lakeFS: connection refused" in str(row.reason)
 
-    await harness.finish()
+    await scene.finished()
 
-    (row,) = (await harness.read()).attempts
+    (row,) = (await scene.read()).attempts
     assert (row.snapshot.retry_count, row.snapshot.poll_count) == (0, 2)
     assert (row.snapshot.status, row.reason) == (AttemptStatus.COMPLETED, None)
     assert HANDED_BACK not in row.output_data
-    assert (harness.runs, len(harness.publications())) == (1, 1)
+    assert (scene.runs, len(scene.publications())) == (1, 1)
 
 
 async def test_a_row_waits_before_it_is_handed_out_again(tmp_path: Path) -> None:
-    harness = await started(tmp_path)
-    await harness.report(DOWNLOAD_FAILS)
-    assert await harness.worker().poll(TASK) is None
-    harness.clock.advance(10)
-    assert await harness.worker().poll(TASK) is not None
+    scene = await started(tmp_path)
+    await scene.next_attempt(DOWNLOAD_FAILS)
+    before = scene.env.seconds
+    story = await scene.next_attempt()
+    assert 0 < story.events[0].seconds - before <= 10
 
 
 async def test_five_hand_backs_in_a_row_and_then_it_fails_with_all_reasons(tmp_path: Path) -> None:
-    harness = await started(tmp_path)
+    harness = await AttemptHarness(tmp_path, PolicySetting.SETTLED).started()
     ends, report = list[str](), None
     for number in range(HAND_BACKS_MAX + 1):
         away = UnavailableError(f"outage {number}")
@@ -91,20 +91,19 @@ async def test_five_hand_backs_in_a_row_and_then_it_fails_with_all_reasons(tmp_p
 async def test_the_documents_policies_fail_where_lakefs_is_away(
     tmp_path: Path, policy: PolicySetting
 ) -> None:
-    harness = await started(tmp_path, policy)
-    report = await harness.report(DOWNLOAD_FAILS)
-    assert report.status == "FAILED"
+    scene = await started(tmp_path, policy)
+    story = await scene.next_attempt(DOWNLOAD_FAILS)
+    assert story.status == "FAILED"
 
 
 async def test_a_full_disk_before_the_task_function_hands_the_row_back(tmp_path: Path) -> None:
-    harness = await started(tmp_path)
+    scene = await started(tmp_path)
     full = LocalDiskError.of("/disk", OSError(28, "No space left on device"))
-    report = await harness.report(always(refuse("objects.download", full)))
-    assert report.status == "HANDED_BACK"
+    story = await scene.next_attempt(always(refuse("objects.download", full)))
+    assert story.status == "HANDED_BACK"
     forbidden = LocalDiskError.of("/disk", OSError(13, "Permission denied"))
-    harness.clock.advance(100)
-    report = await harness.report(always(refuse("objects.download", forbidden)))
-    assert report.status == "FAILED"
+    story = await scene.next_attempt(always(refuse("objects.download", forbidden)))
+    assert story.status == "FAILED"
 
 
 def lost_executor(nth: int = 1) -> Answer:
@@ -117,30 +116,27 @@ def lost_executor(nth: int = 1) -> Answer:
 async def test_an_executor_that_was_lost_before_the_function_spends_no_retry(
     tmp_path: Path, policy: PolicySetting
 ) -> None:
-    harness = await started(tmp_path, policy)
-    report = await harness.report(lost_executor())
-    assert (report.status, harness.runs) == ("HANDED_BACK", 0)
-    assert harness.repository.branch_names() == {"main"}
-    harness.clock.advance(10)
-    await harness.finish()
-    (row,) = (await harness.read()).attempts
-    assert (row.snapshot.retry_count, row.snapshot.poll_count, harness.runs) == (0, 2, 1)
+    scene = await started(tmp_path, policy)
+    story = await scene.next_attempt(lost_executor())
+    assert (story.status, scene.runs) == ("HANDED_BACK", 0)
+    assert scene.repository.branch_names() == {"main"}
+    await scene.finished()
+    (row,) = (await scene.read()).attempts
+    assert (row.snapshot.retry_count, row.snapshot.poll_count, scene.runs) == (0, 2, 1)
 
 
 async def test_executors_that_are_lost_again_and_again_end_the_row(tmp_path: Path) -> None:
-    harness = await started(tmp_path)
-    ends: list[str] = []
-    for _ in range(HAND_BACKS_MAX + 1):
-        ends.append((await harness.report(lost_executor())).status)
-        harness.clock.advance(1000)
+    scene = await started(tmp_path)
+    tries = range(HAND_BACKS_MAX + 1)
+    ends = [(await scene.next_attempt(lost_executor())).status for _ in tries]
     assert ends == ["HANDED_BACK"] * HAND_BACKS_MAX + ["FAILED"]
 
 
 async def test_an_execution_time_out_does_not_count_before_the_function(tmp_path: Path) -> None:
-    harness = await started(tmp_path)
-    controls = harness.task.controls.model_copy(update={"timeout": TimeoutPolicy(seconds=3600)})
-    harness.task = replace(harness.task, controls=controls)
-    assert (await harness.report(lost_executor())).status == "HANDED_BACK"
+    scene = await started(tmp_path)
+    controls = scene.task.controls.model_copy(update={"timeout": TimeoutPolicy(seconds=3600)})
+    await scene.env.register(replace(scene.task, controls=controls))
+    assert (await scene.next_attempt(lost_executor())).status == "HANDED_BACK"
 
 
 async def test_a_lost_executor_of_the_checks_leaves_the_outcome(tmp_path: Path) -> None:
@@ -163,76 +159,75 @@ async def test_a_lost_executor_of_the_checks_leaves_the_outcome(tmp_path: Path) 
 async def test_a_service_that_goes_away_after_the_task_function_fails_the_attempt(
     tmp_path: Path,
 ) -> None:
-    harness = await started(tmp_path)
-    report = await harness.report(always(refuse("objects.upload", AWAY)))
-    assert (report.status, harness.runs) == ("FAILED", 1)
+    scene = await started(tmp_path)
+    story = await scene.next_attempt(always(refuse("objects.upload", AWAY)))
+    assert (story.status, scene.runs) == ("FAILED", 1)
 
 
 async def test_a_decision_is_resumed_by_the_redelivery_and_the_function_runs_once(
     tmp_path: Path,
 ) -> None:
     """The retry of a dead worker finds the decision and loses lakeFS: its row goes back too."""
-    harness = await started(tmp_path)
-    decides = crash(after="tags.create")
-    assert await harness.attempt(harness.worker([decides])) is None
-    await harness.lose_lease()
-    report = await harness.report(always(refuse("commits.first_parents", AWAY)))
-    assert (report.status, harness.runs) == ("HANDED_BACK", 1)
-    harness.clock.advance(10)
-    await harness.finish()
-    rows = (await harness.read()).attempts
+    scene = await started(tmp_path)
+    await scene.next_attempt(crash(after="tags.create"))
+    story = await scene.next_attempt(always(refuse("commits.first_parents", AWAY)))
+    assert (story.status, scene.runs) == ("HANDED_BACK", 1)
+    await scene.finished()
+    rows = (await scene.read()).attempts
     assert [row.snapshot.poll_count for row in rows] == [1, 2]
-    assert (harness.runs, len(harness.publications())) == (1, 1)
+    assert (scene.runs, len(scene.publications())) == (1, 1)
 
 
 @pytest.mark.parametrize("fault", [lose_answer(HAND_BACK), lose_request(HAND_BACK)], ids=str)
 async def test_a_hand_back_without_an_answer_is_looked_for(tmp_path: Path, fault: Fault) -> None:
-    harness = await started(tmp_path)
-    report = await harness.report(DOWNLOAD_FAILS, fault)
-    assert report.recorded is Recorded.RECORDED
-    expected = 1 if isinstance(fault, LoseAnswer) else 2
-    assert harness.workers[0].calls[HAND_BACK] == expected
-    (row,) = (await harness.read()).attempts
+    scene = await started(tmp_path)
+    sent: list[str] = []
+    sends = always(meanwhile(lambda: sent.append(HAND_BACK), before=HAND_BACK))
+    story = await scene.next_attempt(DOWNLOAD_FAILS, fault, sends)
+    assert story.recorded == "recorded"
+    assert len(sent) == (1 if isinstance(fault, LoseAnswer) else 2)
+    (row,) = (await scene.read()).attempts
     assert row.snapshot.status is AttemptStatus.SCHEDULED
 
 
 async def test_a_row_that_another_worker_has_gets_nothing(tmp_path: Path) -> None:
-    harness = await started(tmp_path)
-    taken: list[AttemptRecord | None] = []
+    scene = await started(tmp_path)
+    taken: list[AttemptRecord] = []
 
     async def redeliver() -> None:
-        (row,) = (await harness.read()).attempts
-        await harness.operator.workflows.release_without_result(row)
-        taken.append(await harness.worker().poll(TASK))
+        (row,) = (await scene.read()).attempts
+        await scene.operator.workflows.release_without_result(row)
+        taken.extend(await scene.operator.queue.poll(PollRequest(TASK, "another")))
 
-    report = await harness.report(DOWNLOAD_FAILS, meanwhile(redeliver, before="objects.list_page"))
+    story = await scene.next_attempt(
+        DOWNLOAD_FAILS, meanwhile(redeliver, before="objects.list_page")
+    )
 
-    assert report.recorded is Recorded.SUPERSEDED
+    assert story.recorded == "superseded"
     (other,) = taken
-    assert other is not None
-    (row,) = (await harness.read()).attempts
+    (row,) = (await scene.read()).attempts
     assert row.snapshot == other.snapshot
 
 
 async def test_a_row_that_another_worker_has_after_a_moment_gets_nothing(tmp_path: Path) -> None:
     """Younger attempts end without a read. A hand back takes the row from whoever has it."""
-    harness = await started(tmp_path)
+    scene = await started(tmp_path)
 
     async def redeliver() -> None:
-        (row,) = (await harness.read()).attempts
-        await harness.operator.workflows.release_without_result(row)
-        assert await harness.worker().poll(TASK) is not None
+        (row,) = (await scene.read()).attempts
+        await scene.operator.workflows.release_without_result(row)
+        assert await scene.operator.queue.poll(PollRequest(TASK, "another"))
 
     full = LocalDiskError.of("/disk", OSError(28, "No space left on device"))
     taken = meanwhile(redeliver, before="objects.list_page")
-    report = await harness.report(taken, refuse("objects.download", full))
-    assert report.recorded is Recorded.SUPERSEDED
-    (row,) = (await harness.read()).attempts
+    story = await scene.next_attempt(taken, refuse("objects.download", full))
+    assert story.recorded == "superseded"
+    (row,) = (await scene.read()).attempts
     assert (row.snapshot.status, row.snapshot.poll_count) == (AttemptStatus.IN_PROGRESS, 2)
 
 
 async def test_a_workflow_that_ended_meanwhile_stays_as_it_is(tmp_path: Path) -> None:
-    harness = await started(tmp_path)
+    harness = await AttemptHarness(tmp_path, PolicySetting.SETTLED).started()
     worker = harness.worker([DOWNLOAD_FAILS])
     record = await worker.poll(TASK)
     assert record is not None

@@ -9,7 +9,8 @@ import pytest
 from pydantic import BaseModel
 from tests.attempt_workers import AttemptWorker
 from tests.dead_owners import let_locks_go
-from tests.unit.app.attempt.attempt_harness import AttemptHarness, assert_accepted
+from tests.unit.app.attempt.attempt_harness import AttemptHarness
+from tests.unit.app.attempt.attempt_scene import assert_accepted
 
 from perago.app.attempt.local_workspace import OUTCOME_NOT_KEPT, OUTCOME_REFUSED
 from perago.app.authoring.guardrails import forbid_glob

@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.unit.app.attempt.attempt_harness import Outage
 from tests.unit.app.attempt.test_kept_outcomes import Host
 from tests.unit.app.attempt.test_outages_meet_other_parts import DrainInTheWait
 
@@ -23,7 +22,7 @@ from perago.domain.policy import PolicySetting
 from perago.domain.retention import RetentionTimes
 from perago.ports.errors import LocalDiskError, UnavailableError, WorkspaceLostError
 from perago.ports.workspace import Materialised, Phase, TransferCounts, WorkspaceSource
-from perago.testing.faults import Fault, Moment, Side, always, meanwhile, refuse
+from perago.testing.faults import Fault, always, meanwhile, outage, refuse
 
 UPLOADS_FAIL = always(refuse("objects.upload", UnavailableError("lakeFS: connection refused")))
 
@@ -36,9 +35,8 @@ def host(tmp_path: Path) -> Host:
 async def drain_in(host: Host, call: str, *faults: Fault) -> AttemptReport:
     """The first attempt is drained while it waits for lakeFS, which is away from this call on."""
     await host.harness.start()
-    outage = Outage(host.harness.clock, Moment(call, Side.BEFORE), seconds=1e6)
-    worker = host.harness.worker(faults, gate=outage)
-    order = DrainInTheWait(outage)
+    worker = host.worker(*faults, outage(before=call, seconds=1e6))
+    order = DrainInTheWait(host.harness.workers[-1])
     drained = replace(worker, harness=replace(worker.harness, stop_order=order))
     return await host.harness.report_of(drained)
 

@@ -9,7 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.unit.app.attempt.attempt_harness import AttemptHarness, assert_accepted
+from tests.unit.app.attempt.attempt_harness import AttemptHarness
+from tests.unit.app.attempt.attempt_scene import AttemptScene, assert_accepted
 
 from perago import WorkspaceSpec
 from perago.domain.attempt import AttemptStatus
@@ -33,10 +34,10 @@ def _edit(workspace: Path, run: int) -> None:
     (workspace / "old.txt").rename(workspace / "moved.txt")
 
 
-def _harness(root: Path, *, moved: bool = False) -> AttemptHarness:
+def _scene(root: Path, *, moved: bool = False) -> AttemptScene:
     """A task that meets every kind of call; with `moved` it publishes onto a head that moved."""
     spec = WorkspaceSpec(prefix="data", isolation="prefix" if moved else "branch")
-    return AttemptHarness(
+    return AttemptScene(
         root, PolicySetting.SETTLED, spec=spec, body=_edit, result_text=LARGE_RESULT
     )
 
@@ -53,17 +54,17 @@ CALLS: dict[str, Callable[[], Fault]] = {
     "the branch is deleted": lambda: lose_answer("clean-up"),
 }
 CALLS_ON_A_MOVED_HEAD: dict[str, Callable[[], Fault]] = {
-    "the scratch branch is created": lambda: lose_answer("branches.create", nth=4),
+    "the scratch branch is created": lambda: lose_answer("branches.create", nth=2),
     "the prefix is merged onto the head": lambda: lose_answer("onto-head"),
-    "the scratch branch is deleted": lambda: lose_answer("branches.delete", nth=4),
+    "the scratch branch is deleted": lambda: lose_answer("branches.delete", nth=2),
 }
 
 
-async def _assert_one_run(harness: AttemptHarness) -> None:
-    (row,) = (await harness.read()).attempts
+async def _assert_one_run(scene: AttemptScene) -> None:
+    (row,) = (await scene.read()).attempts
     assert row.snapshot.status is AttemptStatus.COMPLETED, row.reason
-    assert (harness.runs, len(harness.publications())) == (1, 1)
-    files = {path: text for path, text in harness.repository.files().items() if "data/" in path}
+    assert (scene.runs, len(scene.publications())) == (1, 1)
+    files = {path: text for path, text in scene.repository.files().items() if "data/" in path}
     expected = {"data/kept.txt": b"kept", "data/moved.txt": b"old", "data/out.txt": b"run 1"}
     assert files == expected
     result = row.output_data["result"]
@@ -74,27 +75,27 @@ async def _assert_one_run(harness: AttemptHarness) -> None:
 async def test_a_lost_answer_of_a_call_on_the_private_branch_costs_nothing(
     tmp_path: Path, call: str
 ) -> None:
-    harness = await _harness(tmp_path).started()
-    await harness.report(CALLS[call]())
-    await _assert_one_run(harness)
+    scene = await _scene(tmp_path).started()
+    await scene.next_attempt(CALLS[call]())
+    await _assert_one_run(scene)
 
 
 @pytest.mark.parametrize("call", CALLS_ON_A_MOVED_HEAD)
 async def test_a_lost_answer_of_a_call_on_a_scratch_branch_costs_nothing(
     tmp_path: Path, call: str
 ) -> None:
-    harness = await _harness(tmp_path, moved=True).started()
-    move = meanwhile(harness.human, before="decide")
-    await harness.report(move, CALLS_ON_A_MOVED_HEAD[call]())
-    await _assert_one_run(harness)
+    scene = await _scene(tmp_path, moved=True).started()
+    move = meanwhile(scene.human, before="decide")
+    await scene.next_attempt(move, CALLS_ON_A_MOVED_HEAD[call]())
+    await _assert_one_run(scene)
 
 
 async def test_all_of_them_lost_in_one_attempt_cost_nothing(tmp_path: Path) -> None:
-    harness = await _harness(tmp_path, moved=True).started()
-    move = meanwhile(harness.human, before="decide")
+    scene = await _scene(tmp_path, moved=True).started()
+    move = meanwhile(scene.human, before="decide")
     faults = [make() for make in (*CALLS.values(), *CALLS_ON_A_MOVED_HEAD.values())]
-    await harness.report(move, *faults)
-    await _assert_one_run(harness)
+    await scene.next_attempt(move, *faults)
+    await _assert_one_run(scene)
 
 
 @pytest.mark.scale

@@ -8,24 +8,24 @@ from typing import TypeVar, final
 
 import pytest
 from tests.unit.app.attempt.attempt_harness import (
-    CONDUCTOR,
     AttemptHarness,
-    Outage,
-    assert_accepted,
     at_each_request,
 )
+from tests.unit.app.attempt.attempt_scene import assert_accepted
 
 import perago
 from perago import TaskFailed
 from perago.app.attempt.ending import HANDED_BACK
-from perago.app.attempt.patience import StopOrder
+from perago.app.attempt.patience import CONDUCTOR, StopOrder
 from perago.domain.attempt import AttemptStatus
 from perago.domain.hand_back import Cause
 from perago.domain.policy import PolicySetting
 from perago.ports.task_body import BodyStopped
-from perago.testing.faults import ANY_CALL, Moment, Side
+from perago.testing.fault_injector import FaultInjector
+from perago.testing.faults import ANY_CALL, Moment, Outage, Side
 
 Answer = TypeVar("Answer")
+OUTAGE_SECONDS = 20.0
 
 
 def _checkpoint_and_fail_once(workspace: Path, run: int) -> None:
@@ -60,10 +60,10 @@ async def test_an_outage_at_any_call_of_an_attempt_with_a_checkpoint_spends_noth
         harness = harness_in(str(nth))
         await harness.start()
         await harness.attempt(harness.worker())
-        outage = Outage(harness.clock, Moment(ANY_CALL, side, nth=nth))
-        await harness.attempt(harness.worker(gate=outage))
+        outage = Outage(Moment(ANY_CALL, side, nth=nth), OUTAGE_SECONDS)
+        await harness.attempt(harness.worker([outage]))
         rows = [(row.snapshot.status, row.reason) for row in (await harness.read()).attempts]
-        assert (len(rows), harness.runs) == (2, 2), (nth, outage.calls[nth - 1], rows)
+        assert (len(rows), harness.runs) == (2, 2), (nth, harness.requests(1), rows)
         await assert_accepted(harness)
 
 
@@ -71,13 +71,13 @@ async def test_an_outage_at_any_call_of_an_attempt_with_a_checkpoint_spends_noth
 class DrainInTheWait(StopOrder):
     """The grace of a drain is over as soon as an attempt waits for a service."""
 
-    def __init__(self, outage: Outage) -> None:
-        self._outage = outage
+    def __init__(self, process: FaultInjector) -> None:
+        self._process = process
 
     async def before_end_of(self, work: Awaitable[Answer]) -> Answer | BodyStopped:
         """The answer, until the service is away."""
         waiting = asyncio.ensure_future(work)
-        if self._outage.service:
+        if self._process.outages.until:
             waiting.cancel()
             return BodyStopped("worker draining", Cause.DRAIN)
         return await waiting
@@ -88,14 +88,13 @@ class DrainInTheWait(StopOrder):
 async def test_a_drain_in_any_wait_hands_the_row_back(tmp_path: Path, side: Side) -> None:
     """Also where nobody can tell whether the decision or the merge was made."""
     async for nth, harness in at_each_request(tmp_path, PolicySetting.SETTLED, first=2):
-        outage = Outage(harness.clock, Moment(ANY_CALL, side, nth=nth), seconds=1e6)
-        worker = harness.worker(gate=outage)
-        order = DrainInTheWait(outage)
+        worker = harness.worker([Outage(Moment(ANY_CALL, side, nth=nth), seconds=1e6)])
+        order = DrainInTheWait(harness.workers[-1])
         drained = replace(worker, harness=replace(worker.harness, stop_order=order))
         report = await harness.report_of(drained)
-        if outage.service == CONDUCTOR:
+        if CONDUCTOR in harness.workers[-1].outages.until:
             continue  # which cannot be told of any end
-        why = (nth, outage.calls[-1], report.error)
+        why = (nth, harness.requests(), report.error)
         assert report.status in {HANDED_BACK, AttemptStatus.COMPLETED}, why
         await harness.attempt(harness.worker())
         rows = [(row.snapshot.status, row.reason) for row in (await harness.read()).attempts]

@@ -5,18 +5,14 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, TypeVar, cast, final
+from typing import TypeVar
 
 import pytest
-from tests.attempt_workers import AttemptWorker
 from tests.unit.app.attempt.attempt_harness import (
-    OUTAGE_SECONDS,
     AttemptHarness,
-    Outage,
-    assert_accepted,
     at_each_request,
-    reason_of,
 )
+from tests.unit.app.attempt.attempt_scene import AttemptScene, assert_accepted, told
 
 from perago.adapters.memory.system import VirtualClock
 from perago.app.attempt.context import KnownRepositories
@@ -27,7 +23,6 @@ from perago.app.attempt.patience import (
     StopOrder,
     WorkTime,
 )
-from perago.app.attempt.run_attempt import AttemptReport
 from perago.app.fence.trust import FenceTrust
 from perago.domain.attempt import AttemptStatus
 from perago.domain.errors import PublishFenceError
@@ -45,20 +40,25 @@ from perago.ports.lakefs import Branches, Commits, Tags
 from perago.ports.objects import Objects
 from perago.ports.task_body import BodyStopped, NoLease
 from perago.ports.workspace import Phase, WorkspacePipeline
+from perago.testing.embedded_workers import DIED
 from perago.testing.faults import (
     ANY_CALL,
     Fault,
     Moment,
+    Outage,
+    Refuse,
     Side,
     always,
     crash,
     lose_answer,
     lose_request,
     meanwhile,
+    outage,
     refuse,
 )
 
 Answer = TypeVar("Answer")
+OUTAGE_SECONDS = 20.0
 
 POLICIES = [PolicySetting.HEAD_PARENT, PolicySetting.LINEAGE, PolicySetting.SETTLED]
 
@@ -70,12 +70,12 @@ STRIKES: Mapping[str, Callable[[int], Fault]] = {
 }
 
 
-async def _assert_nothing_was_spent(harness: AttemptHarness, why: object) -> None:
-    workflow = await harness.read()
+async def _assert_nothing_was_spent(scene: AttemptScene, why: object) -> None:
+    workflow = await scene.read()
     rows = [(row.snapshot.status, row.reason) for row in workflow.attempts]
     assert len(rows) == 1, (why, rows)
-    assert harness.runs == 1, why
-    await assert_accepted(harness)
+    assert scene.runs == 1, why
+    await assert_accepted(scene)
 
 
 @pytest.mark.scale
@@ -100,24 +100,17 @@ async def test_an_outage_that_begins_at_any_call_spends_nothing(
     tmp_path: Path, policy: PolicySetting, side: Side
 ) -> None:
     async for nth, harness in at_each_request(tmp_path, policy, first=2):
-        outage = Outage(harness.clock, Moment(ANY_CALL, side, nth=nth))
-        await harness.attempt(harness.worker(gate=outage))
-        await _assert_nothing_was_spent(harness, (nth, outage.service, outage.calls))
-
-
-async def _struck(harness: AttemptHarness, outage: Outage) -> tuple[AttemptWorker, AttemptReport]:
-    await harness.start()
-    worker = harness.worker(gate=outage)
-    return worker, await harness.report_of(worker)
+        begins = Outage(Moment(ANY_CALL, side, nth=nth), OUTAGE_SECONDS)
+        await harness.attempt(harness.worker([begins]))
+        away = set(harness.workers[0].outages.until)
+        await _assert_nothing_was_spent(harness, (nth, away, harness.requests()))
 
 
 async def test_the_wait_is_reported_when_it_lasts_and_when_it_is_over(tmp_path: Path) -> None:
-    harness = AttemptHarness(tmp_path, PolicySetting.SETTLED)
-    outage = Outage(harness.clock, Moment("tags.read", Side.BEFORE))
-    worker, report = await _struck(harness, outage)
-    assert report.error is None
-    (waiting,) = [facts for phase, facts in worker.progress.events if phase is Phase.WAITING]
-    (waited,) = [facts for phase, facts in worker.progress.events if phase is Phase.WAITED]
+    scene = await AttemptScene(tmp_path, PolicySetting.SETTLED).started()
+    story = await scene.next_attempt(outage(before="tags.read", seconds=OUTAGE_SECONDS))
+    assert story.accepted, story.reason
+    (waiting,), (waited,) = told(story, Phase.WAITING), told(story, Phase.WAITED)
     assert waiting["service"] == waited["service"] == "lakeFS"
     assert "connection refused" in str(waiting["error"])
     seconds = waited["waited_seconds"]
@@ -129,31 +122,27 @@ async def test_the_wait_is_reported_when_it_lasts_and_when_it_is_over(tmp_path: 
 async def test_the_wait_ends_when_the_row_can_no_longer_be_its_own(
     tmp_path: Path, response_seconds: int
 ) -> None:
-    harness = AttemptHarness(tmp_path, PolicySetting.SETTLED, response_seconds=response_seconds)
-    before = harness.clock.monotonic()
-    outage = Outage(harness.clock, Moment("stage", Side.BEFORE), seconds=1e6)
-    _, report = await _struck(harness, outage)
-    assert isinstance(report.error, UnavailableError)
-    assert "until the row could no longer be this attempt's" in str(report.error)
-    took = harness.clock.monotonic() - before
-    assert response_seconds <= took <= response_seconds + 5
+    scene = AttemptScene(tmp_path, PolicySetting.SETTLED, response_seconds=response_seconds)
+    await scene.start()
+    story = await scene.next_attempt(outage(before="stage", seconds=1e6))
+    assert story.facts_of(Phase.ENDED)["code"] == UnavailableError.code
+    assert "until the row could no longer be this attempt's" in str(story.reason)
+    assert response_seconds <= scene.env.seconds <= response_seconds + 5
 
 
 async def test_the_wait_is_no_longer_than_the_setting(tmp_path: Path) -> None:
-    harness = AttemptHarness(tmp_path, PolicySetting.SETTLED, patience_seconds=30)
-    before = harness.clock.monotonic()
-    outage = Outage(harness.clock, Moment("branch", Side.BEFORE), seconds=1e6)
-    _, report = await _struck(harness, outage)
-    assert "until PERAGO_PATIENCE was over" in str(report.error)
-    assert 30 <= harness.clock.monotonic() - before <= 35
-    assert report.status == AttemptStatus.FAILED
-    assert "PRG-L008" in reason_of(report)
+    scene = await AttemptScene(tmp_path, PolicySetting.SETTLED, patience_seconds=30).started()
+    story = await scene.next_attempt(outage(before="branch", seconds=1e6))
+    assert "until PERAGO_PATIENCE was over" in str(story.reason)
+    assert 30 <= scene.env.seconds <= 35
+    assert story.status == AttemptStatus.FAILED
+    assert "PRG-L008" in str(story.reason)
 
 
 async def test_without_patience_the_first_failure_is_the_last(tmp_path: Path) -> None:
-    harness = await AttemptHarness(tmp_path, PolicySetting.SETTLED, patience_seconds=0).started()
-    report = await harness.report(lose_answer("branch"))
-    assert isinstance(report.error, OutcomeUnknownError)
+    scene = await AttemptScene(tmp_path, PolicySetting.SETTLED, patience_seconds=0).started()
+    story = await scene.next_attempt(lose_answer("branch"))
+    assert story.facts_of(Phase.ENDED)["code"] == OutcomeUnknownError.code
 
 
 async def test_an_upload_that_is_repeated_moves_only_what_is_not_there(tmp_path: Path) -> None:
@@ -168,67 +157,42 @@ async def test_an_upload_that_is_repeated_moves_only_what_is_not_there(tmp_path:
 
 async def test_a_head_that_was_read_before_a_wait_is_read_again(tmp_path: Path) -> None:
     """Else a relocation would drop what came while Conductor was away."""
-    harness = await AttemptHarness(tmp_path, PolicySetting.HEAD_PARENT, fenced=False).started()
+    scene = await AttemptScene(tmp_path, PolicySetting.HEAD_PARENT, fenced=False).started()
     away = [lose_request("fence", nth=nth) for nth in (2, 3, 4)]
-    come = meanwhile(harness.human, before="fence", nth=2)
-    harness.human("data/abandoned.txt")
-    await harness.report(come, *away, always(crash(before="branches.relocate")))
-    assert "elsewhere/human.txt" in harness.repository.files()
+    come = meanwhile(scene.human, before="fence", nth=2)
+    scene.human("data/abandoned.txt")
+    story = await scene.next_attempt(come, *away, always(crash(before="branches.relocate")))
+    assert story.status != DIED
+    assert "elsewhere/human.txt" in scene.repository.files()
 
 
 async def test_a_no_op_is_not_accepted_on_a_head_that_was_read_before_a_wait(
     tmp_path: Path,
 ) -> None:
     """Else the output would be the input, and what came meanwhile was published before that."""
-    harness = AttemptHarness(tmp_path, PolicySetting.LINEAGE, body=lambda _, __: None)
-    await harness.start()
+    scene = AttemptScene(tmp_path, PolicySetting.LINEAGE, body=lambda _, __: None)
+    await scene.start()
     away = [lose_request("fence", nth=nth) for nth in (1, 2, 3)]
-    come = meanwhile(harness.human, before="fence")
-    report = await harness.report(come, *away)
-    assert isinstance(report.error, PublishFenceError)
-    assert "cannot complete no-op" in reason_of(report)
+    come = meanwhile(scene.human, before="fence")
+    story = await scene.next_attempt(come, *away)
+    assert story.facts_of(Phase.ENDED)["code"] == PublishFenceError.code
+    assert "cannot complete no-op" in str(story.reason)
 
 
 async def test_a_refusal_is_never_waited_for(tmp_path: Path) -> None:
-    harness = await AttemptHarness(tmp_path, PolicySetting.SETTLED).started()
-    before = harness.clock.monotonic()
-    refused = refuse("branch", AccessDeniedError("no"))
-    report = await harness.report(refused)
-    assert isinstance(report.error, AccessDeniedError)
-    assert harness.clock.monotonic() == before
+    scene = await AttemptScene(tmp_path, PolicySetting.SETTLED).started()
+    story = await scene.next_attempt(refuse("branch", AccessDeniedError("no")))
+    assert story.facts_of(Phase.ENDED)["code"] == AccessDeniedError.code
+    assert scene.env.seconds == 0
 
 
 async def test_a_comparison_that_spark_could_not_make_is_made_again(tmp_path: Path) -> None:
     """Its jobs ask no lakeFS, but their cluster may be away when the task function has ended."""
-    harness = AttemptHarness(tmp_path, PolicySetting.SETTLED)
-    await harness.start()
-    worker = harness.worker()
-    pipeline = Unavailable(worker.harness.lakefs.pipeline, "plan", times=3)
-    lakefs = replace(worker.harness.lakefs, pipeline=cast("WorkspacePipeline", pipeline))
-    await harness.attempt(replace(worker, harness=replace(worker.harness, lakefs=lakefs)))
-    assert pipeline.left == 0
-    await _assert_nothing_was_spent(harness, "the comparison")
-
-
-@final
-class Unavailable:
-    """A port one of whose calls gets no answer for some times."""
-
-    def __init__(self, port: object, verb: str, *, times: int) -> None:
-        self._port = port
-        self._verb = verb
-        self.left = times
-
-    def __getattr__(self, verb: str) -> Any:  # noqa: ANN401 - any port's
-        method = getattr(self._port, verb)
-
-        async def ask(*arguments: Any) -> Any:  # noqa: ANN401 - any port's
-            if verb == self._verb and self.left:
-                self.left -= 1
-                raise UnavailableError(f"{verb}: no answer")
-            return await method(*arguments)
-
-        return ask
+    scene = await AttemptScene(tmp_path, PolicySetting.SETTLED).started()
+    cluster_is_away = UnavailableError("plan: no answer")
+    moments = [Moment("compare", Side.BEFORE, nth=nth) for nth in (1, 2, 3)]
+    await scene.next_attempt(*(Refuse(moment, cluster_is_away) for moment in moments))
+    await _assert_nothing_was_spent(scene, "the comparison")
 
 
 def _terms(clock: VirtualClock, heard: list[Phase], *, stop: str = "") -> PatienceTerms:

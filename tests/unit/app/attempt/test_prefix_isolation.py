@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 from tests.attempt_workers import AttemptWorker
-from tests.unit.app.attempt.attempt_harness import TASK, AttemptHarness, assert_accepted, reason_of
+from tests.unit.app.attempt.attempt_harness import AttemptHarness, reason_of
+from tests.unit.app.attempt.attempt_scene import TASK, AttemptScene, assert_accepted
 
 from perago.app.attempt.run_attempt import AttemptReport
 from perago.app.authoring.workspace_spec import WorkspaceSpec
@@ -27,47 +28,47 @@ from perago.testing.faults import (
 )
 
 CREATE_TAG = "tags.create"
+SPEC = WorkspaceSpec(prefix="data", isolation="prefix")
 
 
-def _harness(tmp_path: Path, *, changes: bool = True) -> AttemptHarness:
-    spec = WorkspaceSpec(prefix="data", isolation="prefix")
-    return AttemptHarness(tmp_path, PolicySetting.SETTLED, changes=changes, spec=spec)
+def _scene(tmp_path: Path, *, changes: bool = True) -> AttemptScene:
+    return AttemptScene(tmp_path, PolicySetting.SETTLED, changes=changes, spec=SPEC)
 
 
-def _moves(harness: AttemptHarness, path: str = "elsewhere/human.txt") -> Meanwhile:
-    return meanwhile(lambda: harness.human(path), before=CREATE_TAG)
+def _moves(scene: AttemptScene, path: str = "elsewhere/human.txt") -> Meanwhile:
+    return meanwhile(lambda: scene.human(path), before=CREATE_TAG)
 
 
 async def test_a_head_that_moved_elsewhere_is_published_upon(tmp_path: Path) -> None:
-    harness = _harness(tmp_path)
-    await harness.start()
-    report = await harness.report(_moves(harness))
-    assert report.error is None
-    await assert_accepted(harness)
-    assert harness.repository.files()["elsewhere/human.txt"] == b"human"
-    assert harness.repository.branch_names() == {"main"}
+    scene = _scene(tmp_path)
+    await scene.start()
+    story = await scene.next_attempt(_moves(scene))
+    assert story.accepted, story.reason
+    await assert_accepted(scene)
+    assert scene.repository.files()["elsewhere/human.txt"] == b"human"
+    assert scene.repository.branch_names() == {"main"}
 
 
 @pytest.mark.parametrize("path", ["data/human.txt", "data/old.txt", "_lakefs_actions/other.txt"])
 async def test_a_head_that_moved_inside_is_refused(tmp_path: Path, path: str) -> None:
-    harness = _harness(tmp_path)
-    await harness.start()
+    scene = _scene(tmp_path)
+    await scene.start()
 
     def move() -> None:
-        harness.repository.commit({path: b"name: x\n"}, unchecked=True)
+        scene.repository.commit({path: b"name: x\n"}, unchecked=True)
 
-    report = await harness.report(meanwhile(move, before=CREATE_TAG))
+    story = await scene.next_attempt(meanwhile(move, before=CREATE_TAG))
 
-    assert "PRG-F002" in reason_of(report)
-    assert harness.publications() == []
+    assert "PRG-F002" in str(story.reason)
+    assert scene.publications() == []
 
 
 async def test_a_sibling_that_shares_the_prefix_is_elsewhere(tmp_path: Path) -> None:
-    harness = _harness(tmp_path)
-    await harness.start()
-    report = await harness.report(_moves(harness, "data2/human.txt"))
-    assert report.error is None
-    assert harness.repository.files()["data2/human.txt"] == b"human"
+    scene = _scene(tmp_path)
+    await scene.start()
+    story = await scene.next_attempt(_moves(scene, "data2/human.txt"))
+    assert story.accepted, story.reason
+    assert scene.repository.files()["data2/human.txt"] == b"human"
 
 
 @pytest.mark.parametrize(
@@ -80,14 +81,13 @@ async def test_a_sibling_that_shares_the_prefix_is_elsewhere(tmp_path: Path) -> 
 async def test_a_no_op_keeps_its_input_while_nothing_changed_under_its_prefix(
     tmp_path: Path, path: str, status: AttemptStatus
 ) -> None:
-    harness = _harness(tmp_path, changes=False)
-    await harness.start()
-    report = await harness.report(_moves(harness, path))
-    assert report.update is not None
-    assert report.status == status
+    scene = _scene(tmp_path, changes=False)
+    await scene.start()
+    story = await scene.next_attempt(_moves(scene, path))
+    assert story.status == status
     if status is AttemptStatus.COMPLETED:
-        assert report.update.output["workspace"] == harness.workspace()
-    assert harness.publications() == []
+        assert story.output["workspace"] == scene.workspace()
+    assert scene.publications() == []
 
 
 TROUBLES: list[Fault] = [
@@ -102,46 +102,45 @@ TROUBLES: list[Fault] = [
 
 @pytest.mark.parametrize("trouble", TROUBLES, ids=str)
 async def test_a_merge_onto_a_moved_head_is_tried_again(tmp_path: Path, trouble: Fault) -> None:
-    harness = _harness(tmp_path)
-    await harness.start()
-    report = await harness.report(_moves(harness), trouble)
-    assert report.error is None, report.error
-    await assert_accepted(harness)
-    assert harness.repository.files()["elsewhere/human.txt"] == b"human"
-    assert harness.repository.branch_names() == {"main"}
+    scene = _scene(tmp_path)
+    await scene.start()
+    story = await scene.next_attempt(_moves(scene), trouble)
+    assert story.accepted, story.reason
+    await assert_accepted(scene)
+    assert scene.repository.files()["elsewhere/human.txt"] == b"human"
+    assert scene.repository.branch_names() == {"main"}
 
 
 @pytest.mark.parametrize("side", list(Side), ids=str)
 @pytest.mark.parametrize("point", ["onto-head", "merge"])
 async def test_a_retry_finishes_what_a_crash_left(tmp_path: Path, side: Side, point: str) -> None:
-    harness = _harness(tmp_path)
-    await harness.start()
-    await harness.attempt(harness.worker([_moves(harness), Crash(Moment(point, side))]))
-    harness.human("elsewhere/later.txt")
-    await harness.finish()
-    assert harness.runs == 1
-    assert len(harness.publications()) == 1
-    assert harness.repository.files()["elsewhere/later.txt"] == b"human"
+    scene = _scene(tmp_path)
+    await scene.start()
+    await scene.next_attempt(_moves(scene), Crash(Moment(point, side)))
+    scene.human("elsewhere/later.txt")
+    await scene.finished()
+    assert scene.runs == 1
+    assert len(scene.publications()) == 1
+    assert scene.repository.files()["elsewhere/later.txt"] == b"human"
 
 
 async def test_a_head_that_keeps_moving_elsewhere_is_followed(tmp_path: Path) -> None:
-    harness = _harness(tmp_path)
-    await harness.start()
-    again = meanwhile(lambda: harness.human("elsewhere/again.txt"), before="merge")
-    report = await harness.report(_moves(harness), again)
-    assert report.error is None, report.error
-    await assert_accepted(harness)
-    assert harness.repository.files()["elsewhere/again.txt"] == b"human"
+    scene = _scene(tmp_path)
+    await scene.start()
+    again = meanwhile(lambda: scene.human("elsewhere/again.txt"), before="merge")
+    story = await scene.next_attempt(_moves(scene), again)
+    assert story.accepted, story.reason
+    await assert_accepted(scene)
+    assert scene.repository.files()["elsewhere/again.txt"] == b"human"
 
 
 @pytest.mark.parametrize("policy", [PolicySetting.HEAD_PARENT, PolicySetting.LINEAGE], ids=str)
 async def test_only_settled_isolates_a_prefix(tmp_path: Path, policy: PolicySetting) -> None:
-    harness = _harness(tmp_path)
-    harness.policy = policy
-    await harness.start()
-    report = await harness.report()
-    assert 'isolation="prefix" needs policy settled' in reason_of(report)
-    assert harness.runs == 0
+    scene = AttemptScene(tmp_path, policy, spec=SPEC)
+    await scene.start()
+    story = await scene.next_attempt()
+    assert 'isolation="prefix" needs policy settled' in str(story.reason)
+    assert scene.runs == 0
 
 
 async def _retry_on(harness: AttemptHarness, ref: CommitId) -> tuple[AttemptWorker, AttemptReport]:
@@ -156,7 +155,7 @@ async def _retry_on(harness: AttemptHarness, ref: CommitId) -> tuple[AttemptWork
 
 
 async def test_a_publication_of_the_chain_on_another_input_is_the_output(tmp_path: Path) -> None:
-    harness = _harness(tmp_path)
+    harness = AttemptHarness(tmp_path, PolicySetting.SETTLED, spec=SPEC)
     await harness.start()
     await harness.attempt(harness.worker([crash(after="merge")]))
     published = harness.repository.head().commit
@@ -173,7 +172,7 @@ async def test_a_publication_of_the_chain_on_another_input_is_the_output(tmp_pat
 async def test_an_unpublished_decision_of_the_chain_on_another_input_is_terminal(
     tmp_path: Path,
 ) -> None:
-    harness = _harness(tmp_path)
+    harness = AttemptHarness(tmp_path, PolicySetting.SETTLED, spec=SPEC)
     await harness.start()
     await harness.attempt(harness.worker([crash(before="merge")]))
     later = harness.human("elsewhere/later.txt")
@@ -190,7 +189,7 @@ async def test_of_several_decisions_of_the_chain_the_published_one_is_the_output
 ) -> None:
     """The order of their tags says nothing; neither does a decision on this very input."""
     for number in range(4):  # the tags are named by hashes, so that their order is chance
-        harness = _harness(tmp_path / str(number))
+        harness = AttemptHarness(tmp_path / str(number), PolicySetting.SETTLED, spec=SPEC)
         await harness.start()
         await harness.attempt(harness.worker([crash(after="merge")]))
         published = harness.repository.head().commit
@@ -207,7 +206,7 @@ async def test_of_several_decisions_of_the_chain_the_published_one_is_the_output
 
 
 async def test_a_first_attempt_does_not_look_for_other_decisions(tmp_path: Path) -> None:
-    harness = _harness(tmp_path)
+    harness = AttemptHarness(tmp_path, PolicySetting.SETTLED, spec=SPEC)
     await harness.start()
     await harness.report()
     assert harness.workers[0].calls["tags.list_page"] == 0

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 from pydantic import BaseModel
-from tests.unit.app.attempt.attempt_harness import TASK, AttemptHarness, Params, reason_of
+from tests.unit.app.attempt.attempt_harness import AttemptHarness
+from tests.unit.app.attempt.attempt_scene import TASK, AttemptScene, Params
 from tests.unit.app.gc.gc_scene import DAY, collect, decisions, litter
 
 from perago.adapters.memory.conductor_server import MemoryConductor
@@ -32,149 +33,143 @@ class LaterResult(BaseModel):
     number: int
 
 
-def _later_release(harness: AttemptHarness) -> TaskDefinition:
-    @task(name=TASK, owner_email="data@example.com", workspace=harness.spec)
+def _later_release(scene: AttemptScene) -> TaskDefinition:
+    @task(name=TASK, owner_email="data@example.com", workspace=scene.spec)
     def edit(workspace: Path, params: Params) -> LaterResult:
-        harness.runs += 1
+        scene.runs += 1
         (workspace / "out.txt").write_text(f"later {params.text}")
-        return LaterResult(number=harness.runs)
+        return LaterResult(number=scene.runs)
 
     definition: TaskDefinition = vars(edit)["__perago_task__"]
     return definition
 
 
-async def _started(tmp_path: Path) -> AttemptHarness:
+async def _started(tmp_path: Path) -> AttemptScene:
+    return await AttemptScene(tmp_path, PolicySetting.SETTLED).started()
+
+
+async def _ended(scene: AttemptScene) -> None:
+    await scene.operator.workflows.terminate(scene.workflow, "the operator looks at it")
+
+
+async def _harness(tmp_path: Path) -> AttemptHarness:
     return await AttemptHarness(tmp_path, PolicySetting.SETTLED).started()
 
 
-async def _ended(harness: AttemptHarness) -> None:
-    await harness.operator.workflows.terminate(harness.workflow, "the operator looks at it")
-
-
-async def _attempt(harness: AttemptHarness) -> AttemptReport:
-    report = await harness.report()
-    assert report.update is not None
-    return report
-
-
-async def _refused_result(harness: AttemptHarness) -> None:
+async def _refused_result(scene: AttemptScene) -> None:
     """A release that reports something else meets the decision of the one before it."""
-    harness.task = _later_release(harness)
-    await harness.lose_lease()
-    report = await _attempt(harness)
-    assert "PRG-R003" in reason_of(report)
-    assert "perago reset-task" in reason_of(report)
+    await scene.env.register(_later_release(scene))
+    story = await scene.next_attempt()
+    assert "PRG-R003" in str(story.reason)
+    assert "perago reset-task" in str(story.reason)
 
 
 async def test_the_remedy_of_a_result_that_fits_no_more_computes_again(tmp_path: Path) -> None:
-    harness = await _started(tmp_path)
-    await harness.attempt(harness.worker([UNPUBLISHED]))
-    await _refused_result(harness)
-    await _ended(harness)
+    scene = await _started(tmp_path)
+    await scene.next_attempt(UNPUBLISHED)
+    await _refused_result(scene)
+    await _ended(scene)
 
-    await harness.reset_task()
-    await harness.operator.workflows.retry(harness.workflow)
-    report = await _attempt(harness)
+    await scene.reset_task()
+    await scene.operator.workflows.retry(scene.workflow)
+    story = await scene.next_attempt()
 
-    assert report.error is None, report.error
-    assert report.update is not None
-    assert report.update.output["result"] == {"number": 2}
-    assert harness.repository.files()["data/out.txt"] == b"later new"
-    assert len(harness.publications()) == 1
+    assert story.accepted, story.reason
+    assert story.output["result"] == {"number": 2}
+    assert scene.repository.files()["data/out.txt"] == b"later new"
+    assert len(scene.publications()) == 1
 
 
 async def test_a_publication_of_before_is_not_adopted_and_the_refusal_says_why(
     tmp_path: Path,
 ) -> None:
-    harness = await _started(tmp_path)
-    await harness.attempt(harness.worker([PUBLISHED]))
-    published = harness.repository.head().commit
-    await _refused_result(harness)
-    await _ended(harness)
+    scene = await _started(tmp_path)
+    await scene.next_attempt(PUBLISHED)
+    published = scene.repository.head().commit
+    await _refused_result(scene)
+    await _ended(scene)
 
-    reset = await harness.reset_task()
-    await harness.operator.workflows.retry(harness.workflow)
-    report = await _attempt(harness)
+    reset = await scene.reset_task()
+    await scene.operator.workflows.retry(scene.workflow)
+    story = await scene.next_attempt()
 
     assert [each.record.commit for each in reset.published] == [published]
-    assert report.status == AttemptStatus.FAILED_WITH_TERMINAL_ERROR
-    assert f"current head is {published}" in str(report.error)
-    assert "another execution of this task published it" in str(report.error)
-    assert "start a new workflow from the current head" in str(report.error)
+    assert story.status == AttemptStatus.FAILED_WITH_TERMINAL_ERROR
+    assert f"current head is {published}" in str(story.reason)
+    assert "another execution of this task published it" in str(story.reason)
+    assert "start a new workflow from the current head" in str(story.reason)
 
 
 async def test_the_chain_that_a_rerun_of_a_retry_began_is_the_one_that_is_reset(
     tmp_path: Path,
 ) -> None:
     """Its rows lead back to the first one; only marks tell that it is another chain."""
-    harness = await _started(tmp_path)
+    scene = await _started(tmp_path)
     for _ in range(2):  # an attempt and its retry
-        await harness.attempt(harness.worker([crash(before="branch")]))
-        await harness.lose_lease()
-    (_, retry, _) = (await harness.read()).attempts
-    await _ended(harness)
-    await harness.operator.workflows.rerun(harness.workflow, retry.snapshot.task_id)
-    await harness.attempt(harness.worker([PUBLISHED]))
-    published = harness.repository.head().commit
-    assert published != harness.input
-    await _ended(harness)
+        await scene.next_attempt(crash(before="branch"))
+    (_, retry) = (await scene.read()).attempts
+    await _ended(scene)
+    await scene.operator.workflows.rerun(scene.workflow, retry.snapshot.task_id)
+    await scene.next_attempt(PUBLISHED)
+    published = scene.repository.head().commit
+    assert published != scene.input
+    await _ended(scene)
 
-    await harness.reset_task()
-    await harness.operator.workflows.retry(harness.workflow)
-    report = await _attempt(harness)
+    await scene.reset_task()
+    await scene.operator.workflows.retry(scene.workflow)
+    story = await scene.next_attempt()
 
-    assert "another execution of this task published it" in str(report.error)
+    assert "another execution of this task published it" in str(story.reason)
 
 
 async def test_a_rerun_on_the_current_head_computes_again(tmp_path: Path) -> None:
-    harness = await _started(tmp_path)
-    await harness.attempt(harness.worker([PUBLISHED]))
-    published = harness.repository.head().commit
-    await _refused_result(harness)
-    await _ended(harness)
+    scene = await _started(tmp_path)
+    await scene.next_attempt(PUBLISHED)
+    published = scene.repository.head().commit
+    await _refused_result(scene)
+    await _ended(scene)
 
-    await harness.reset_task()
-    (*_, newest) = (await harness.read()).attempts
-    given = {**newest.input_data, "workspace": harness.workspace(ref=published)}
-    harness.clock.advance(1)
-    await harness.operator.workflows.rerun(harness.workflow, newest.snapshot.task_id, given)
-    report = await _attempt(harness)
+    await scene.reset_task()
+    (*_, newest) = (await scene.read()).attempts
+    given = {**newest.input_data, "workspace": scene.workspace(ref=published)}
+    scene.clock.advance(1)
+    await scene.operator.workflows.rerun(scene.workflow, newest.snapshot.task_id, given)
+    story = await scene.next_attempt()
 
-    assert report.error is None, report.error
-    assert len(harness.publications()) == 2
-    assert harness.repository.head().parents == (published,)
+    assert story.accepted, story.reason
+    assert len(scene.publications()) == 2
+    assert scene.repository.head().parents == (published,)
 
 
 @pytest.mark.parametrize("times", [1, 2, 3])
 async def test_every_reset_begins_anew(tmp_path: Path, times: int) -> None:
-    harness = await _started(tmp_path)
+    scene = await _started(tmp_path)
     for number in range(times):
-        await harness.attempt(harness.worker([UNPUBLISHED]))
-        assert harness.runs == number + 1, "a retry after the reset runs the body"
-        await _ended(harness)
-        await harness.reset_task()
-        await harness.operator.workflows.retry(harness.workflow)
+        await scene.next_attempt(UNPUBLISHED)
+        assert scene.runs == number + 1, "a retry after the reset runs the body"
+        await _ended(scene)
+        await scene.reset_task()
+        await scene.operator.workflows.retry(scene.workflow)
 
-    report = await _attempt(harness)
+    story = await scene.next_attempt()
 
-    assert report.error is None, report.error
-    assert harness.runs == times + 1
-    assert len(harness.publications()) == 1
+    assert story.accepted, story.reason
+    assert scene.runs == times + 1
+    assert len(scene.publications()) == 1
 
 
 async def test_all_retries_after_a_reset_are_one_execution(tmp_path: Path) -> None:
-    harness = await _started(tmp_path)
-    await harness.attempt(harness.worker([UNPUBLISHED]))
-    await _ended(harness)
-    await harness.reset_task()
-    await harness.operator.workflows.retry(harness.workflow)
-    await harness.attempt(harness.worker([UNPUBLISHED]))
-    await harness.lose_lease()
+    scene = await _started(tmp_path)
+    await scene.next_attempt(UNPUBLISHED)
+    await _ended(scene)
+    await scene.reset_task()
+    await scene.operator.workflows.retry(scene.workflow)
+    await scene.next_attempt(UNPUBLISHED)
 
-    workflow = await harness.finish()
+    workflow = await scene.finished()
 
     assert workflow.status is WorkflowStatus.COMPLETED
-    assert harness.runs == 2
+    assert scene.runs == 2
 
 
 async def _started_fork(harness: AttemptHarness) -> None:
@@ -225,93 +220,93 @@ async def test_a_row_that_is_handed_out_again_begins_anew(tmp_path: Path) -> Non
 
 
 async def test_what_a_reset_removes_and_leaves(tmp_path: Path) -> None:
-    harness = await _started(tmp_path)
-    await harness.attempt(harness.worker([UNPUBLISHED]))
-    (decision,) = harness.repository.tags()
-    (branch,) = harness.repository.branch_names() - {"main"}
-    await _ended(harness)
+    scene = await _started(tmp_path)
+    await scene.next_attempt(UNPUBLISHED)
+    (decision,) = scene.repository.tags()
+    (branch,) = scene.repository.branch_names() - {"main"}
+    await _ended(scene)
 
-    reset = await harness.reset_task()
+    reset = await scene.reset_task()
 
     assert reset.decisions == [decision]
     assert reset.branches == [branch]
     assert reset.published == []
-    assert list(harness.repository.tags()) == reset.marks
-    assert harness.repository.branch_names() == {"main"}
-    assert harness.repository.head().commit == harness.input
+    assert list(scene.repository.tags()) == reset.marks
+    assert scene.repository.branch_names() == {"main"}
+    assert scene.repository.head().commit == scene.input
 
 
 async def test_another_task_of_the_workflow_keeps_what_it_decided(tmp_path: Path) -> None:
-    harness = await _started(tmp_path)
-    await harness.attempt(harness.worker([UNPUBLISHED]))
-    before = harness.repository.tags()
-    await _ended(harness)
+    scene = await _started(tmp_path)
+    await scene.next_attempt(UNPUBLISHED)
+    before = scene.repository.tags()
+    await _ended(scene)
 
-    reset = await harness.reset_task("another")
+    reset = await scene.reset_task("another")
 
     assert (reset.marks, reset.decisions) == ([], [])
-    assert harness.repository.tags() == before
+    assert scene.repository.tags() == before
 
 
 @pytest.mark.parametrize("says", ["nothing", "a wrong iteration"])
 async def test_a_decision_with_strange_metadata_is_removed(tmp_path: Path, says: str) -> None:
-    harness = await _started(tmp_path)
-    await harness.attempt(harness.worker([UNPUBLISHED]))
-    (tag,) = harness.repository.tags()
-    metadata = {LOGICAL_TASK_KEY: f"{harness.workflow}/{TASK}/first"}
-    made = harness.repository.commit({"x": b"x"}, metadata=metadata if says != "nothing" else {})
-    harness.repository.delete_tag(tag)
-    harness.repository.tag(tag, made)
-    await _ended(harness)
+    scene = await _started(tmp_path)
+    await scene.next_attempt(UNPUBLISHED)
+    (tag,) = scene.repository.tags()
+    metadata = {LOGICAL_TASK_KEY: f"{scene.workflow}/{TASK}/first"}
+    made = scene.repository.commit({"x": b"x"}, metadata=metadata if says != "nothing" else {})
+    scene.repository.delete_tag(tag)
+    scene.repository.tag(tag, made)
+    await _ended(scene)
 
-    reset = await harness.reset_task()
+    reset = await scene.reset_task()
 
     assert reset.decisions == [tag]
 
 
 async def test_decisions_of_a_workflow_that_conductor_forgot_are_removed(tmp_path: Path) -> None:
-    harness = await _started(tmp_path)
-    await harness.attempt(harness.worker([UNPUBLISHED]))
-    (decision,) = harness.repository.tags()
-    harness.conductor = MemoryConductor(VirtualClock())
-    harness.operator = conductor_installation(harness.conductor, WorkerHandle())
+    scene = await _started(tmp_path)
+    await scene.next_attempt(UNPUBLISHED)
+    (decision,) = scene.repository.tags()
+    scene.conductor = MemoryConductor(VirtualClock())
+    scene.operator = conductor_installation(scene.conductor, WorkerHandle())
 
-    reset = await harness.reset_task()
+    reset = await scene.reset_task()
 
     assert (reset.decisions, reset.marks) == ([decision], [])
 
 
 async def test_a_reset_reads_the_decisions_of_its_workflow_only(tmp_path: Path) -> None:
-    harness = await _started(tmp_path)
+    scene = await _started(tmp_path)
     for _ in range(3):
-        await harness.attempt(harness.worker([UNPUBLISHED]))
-        await harness.start()
-    await harness.attempt(harness.worker([UNPUBLISHED]))
-    await _ended(harness)
+        await scene.next_attempt(UNPUBLISHED)
+        await scene.start()
+    await scene.next_attempt(UNPUBLISHED)
+    await _ended(scene)
     injector = FaultInjector()
 
-    reset = await harness.reset_task(injector=injector)
+    reset = await scene.reset_task(injector=injector)
 
     assert len(reset.decisions) == 1
-    assert len(harness.repository.tags()) == 4, "three decisions of others, and the mark"
+    assert len(scene.repository.tags()) == 4, "three decisions of others, and the mark"
     assert injector.calls["commits.read"] <= 3
 
 
 async def test_a_workflow_that_is_brought_back_beside_a_reset_is_reported(tmp_path: Path) -> None:
-    harness = await _started(tmp_path)
-    await harness.attempt(harness.worker([UNPUBLISHED]))
-    await _ended(harness)
-    brought_back = meanwhile(lambda: harness.conductor.retry(harness.workflow), after="tags.create")
+    scene = await _started(tmp_path)
+    await scene.next_attempt(UNPUBLISHED)
+    await _ended(scene)
+    brought_back = meanwhile(lambda: scene.conductor.retry(scene.workflow), after="tags.create")
 
     with pytest.raises(WorkflowRunsError, match="run `perago reset-task` again"):
-        await harness.reset_task(injector=FaultInjector([brought_back]))
-    await _ended(harness)
-    await harness.reset_task()
-    await harness.operator.workflows.retry(harness.workflow)
+        await scene.reset_task(injector=FaultInjector([brought_back]))
+    await _ended(scene)
+    await scene.reset_task()
+    await scene.operator.workflows.retry(scene.workflow)
 
-    report = await _attempt(harness)
-    assert report.error is None, report.error
-    assert harness.runs == 2
+    story = await scene.next_attempt()
+    assert story.accepted, story.reason
+    assert scene.runs == 2
 
 
 async def _published_and_ended_long_ago(harness: AttemptHarness) -> None:
@@ -326,18 +321,18 @@ async def _published_and_ended_long_ago(harness: AttemptHarness) -> None:
 async def _rerun_of_the_newest(harness: AttemptHarness) -> AttemptReport:
     (*_, newest) = (await harness.read()).attempts
     await harness.operator.workflows.rerun(harness.workflow, newest.snapshot.task_id)
-    return await _attempt(harness)
+    return await harness.report()
 
 
 async def test_a_pass_leaves_the_reset_of_a_workflow_that_ended_long_ago(tmp_path: Path) -> None:
     """The operator resets, a pass runs, and only then the operator retries."""
-    harness = await _started(tmp_path)
+    harness = await _harness(tmp_path)
     await _published_and_ended_long_ago(harness)
 
     await harness.reset_task()
     await collect(harness, times=RetentionTimes())
     await harness.operator.workflows.retry(harness.workflow)
-    report = await _attempt(harness)
+    report = await harness.report()
 
     assert "another execution of this task published it" in str(report.error)
 
@@ -346,7 +341,7 @@ async def test_a_reset_that_lands_while_a_pass_runs_keeps_the_marks_it_stands_on
     tmp_path: Path,
 ) -> None:
     """The pass has listed the marks by then; without them a retry finds another chain."""
-    harness = await _started(tmp_path)
+    harness = await _harness(tmp_path)
     await _published_and_ended_long_ago(harness)
     (*_, newest) = (await harness.read()).attempts
     now = int(harness.clock.now().timestamp() * 1000)
@@ -363,7 +358,7 @@ async def test_a_reset_that_lands_while_a_pass_runs_keeps_the_marks_it_stands_on
 
 
 async def test_a_reset_goes_when_it_is_as_old_as_a_decision_may_be(tmp_path: Path) -> None:
-    harness = await _started(tmp_path)
+    harness = await _harness(tmp_path)
     await _published_and_ended_long_ago(harness)
 
     await harness.reset_task()
@@ -377,7 +372,7 @@ async def test_a_rerun_of_a_retry_without_its_marks_adopts_what_its_task_publish
     tmp_path: Path,
 ) -> None:
     """The limit that docs/guarantees.md states: nothing tells such a rerun from a retry."""
-    harness = await _started(tmp_path)
+    harness = await _harness(tmp_path)
     await _published_and_ended_long_ago(harness)
     published = harness.repository.head().commit
     await collect(harness, times=RetentionTimes())
@@ -393,7 +388,7 @@ async def test_a_rerun_of_a_retry_without_its_marks_adopts_what_its_task_publish
 
 
 async def test_a_reset_before_it_makes_such_a_rerun_an_execution_of_its_own(tmp_path: Path) -> None:
-    harness = await _started(tmp_path)
+    harness = await _harness(tmp_path)
     await _published_and_ended_long_ago(harness)
     await collect(harness, times=RetentionTimes())
 

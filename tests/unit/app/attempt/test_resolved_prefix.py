@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 from pydantic import BaseModel
-from tests.unit.app.attempt.attempt_harness import TASK, AttemptHarness, Params, reason_of
+from tests.unit.app.attempt.attempt_harness import AttemptHarness
+from tests.unit.app.attempt.attempt_scene import TASK, AttemptScene, Params
 from tests.unit.app.attempt.test_spark_attempts import GATEWAY, WritingBody
 from tests.unit.app.gc.gc_scene import DAY, collect, litter
 
@@ -20,8 +21,8 @@ from perago.testing.faults import Fault, crash, lose_answer, meanwhile
 SPEC = WorkspaceSpec(prefix="{params.text}", isolation="prefix")
 
 
-def _harness(tmp_path: Path, text: str = "data") -> AttemptHarness:
-    return AttemptHarness(tmp_path, PolicySetting.SETTLED, spec=SPEC, params={"text": text})
+def _scene(tmp_path: Path, text: str = "data") -> AttemptScene:
+    return AttemptScene(tmp_path, PolicySetting.SETTLED, spec=SPEC, params={"text": text})
 
 
 @pytest.mark.parametrize(
@@ -32,21 +33,21 @@ def _harness(tmp_path: Path, text: str = "data") -> AttemptHarness:
 async def test_files_and_metadata_are_those_of_the_folder(
     tmp_path: Path, faults: tuple[Fault, ...]
 ) -> None:
-    harness = await _harness(tmp_path).started()
-    elsewhere = meanwhile(lambda: harness.human("elsewhere/human.txt"), before="tags.create")
-    report = await harness.report(elsewhere, *faults)
-    assert report.error is None
-    (published,) = harness.publications()
+    scene = await _scene(tmp_path).started()
+    elsewhere = meanwhile(lambda: scene.human("elsewhere/human.txt"), before="tags.create")
+    story = await scene.next_attempt(elsewhere, *faults)
+    assert story.accepted, story.reason
+    (published,) = scene.publications()
     assert published.metadata[PREFIX] == "data"
-    assert harness.repository.files()["data/out.txt"] == b"data 1"
-    assert "elsewhere/human.txt" in harness.repository.files()
+    assert scene.repository.files()["data/out.txt"] == b"data 1"
+    assert "elsewhere/human.txt" in scene.repository.files()
 
 
 async def test_a_default_of_the_model_names_the_folder(tmp_path: Path) -> None:
-    harness = AttemptHarness(tmp_path, PolicySetting.SETTLED, spec=SPEC, body=_writes)
-    await harness.start()
-    assert (await harness.report()).error is None
-    assert harness.repository.files()["new/out.txt"] == b"written"
+    scene = AttemptScene(tmp_path, PolicySetting.SETTLED, spec=SPEC, body=_writes)
+    await scene.start()
+    assert (await scene.next_attempt()).accepted
+    assert scene.repository.files()["new/out.txt"] == b"written"
 
 
 def _writes(workspace: Path, run: int) -> None:
@@ -55,42 +56,42 @@ def _writes(workspace: Path, run: int) -> None:
 
 
 async def test_a_change_below_the_folder_is_in_the_way(tmp_path: Path) -> None:
-    harness = await _harness(tmp_path).started()
-    report = await harness.report(
-        meanwhile(lambda: harness.human("data/human.txt"), before="tags.create")
+    scene = await _scene(tmp_path).started()
+    story = await scene.next_attempt(
+        meanwhile(lambda: scene.human("data/human.txt"), before="tags.create")
     )
-    assert "PRG-F002" in reason_of(report)
-    assert harness.publications() == []
+    assert "PRG-F002" in str(story.reason)
+    assert scene.publications() == []
 
 
 @pytest.mark.parametrize("point", ["body", "stage", "merge", "complete"])
 async def test_whatever_dies_one_publication_in_the_folder_comes_of_it(
     tmp_path: Path, point: str
 ) -> None:
-    harness = await _harness(tmp_path).started()
-    await harness.attempt(harness.worker([crash(after=point)]))
-    await harness.lose_lease()
-    workflow = await harness.finish()
+    scene = await _scene(tmp_path).started()
+    await scene.next_attempt(crash(after=point))
+    workflow = await scene.finished()
     assert workflow.status is WorkflowStatus.COMPLETED
-    (published,) = harness.publications()
+    (published,) = scene.publications()
     assert published.metadata[PREFIX] == "data"
 
 
 async def test_a_reset_lets_the_task_compute_again_in_its_folder(tmp_path: Path) -> None:
-    harness = await _harness(tmp_path).started()
-    await harness.attempt(harness.worker([crash(before="merge")]))
-    await harness.operator.workflows.terminate(harness.workflow, "the operator looks at it")
-    reset = await harness.reset_task()
+    scene = await _scene(tmp_path).started()
+    await scene.next_attempt(crash(before="merge"))
+    await scene.operator.workflows.terminate(scene.workflow, "the operator looks at it")
+    reset = await scene.reset_task()
     assert len(reset.decisions) == 1
-    await harness.operator.workflows.retry(harness.workflow)
-    report = await harness.report()
-    assert report.error is None, report.error
-    assert harness.runs == 2
-    assert harness.repository.files()["data/out.txt"] == b"data 2"
+    await scene.operator.workflows.retry(scene.workflow)
+    story = await scene.next_attempt()
+    assert story.accepted, story.reason
+    assert scene.runs == 2
+    assert scene.repository.files()["data/out.txt"] == b"data 2"
 
 
 async def test_garbage_collection_takes_what_a_death_has_left(tmp_path: Path) -> None:
-    harness = await _harness(tmp_path).started()
+    harness = AttemptHarness(tmp_path, PolicySetting.SETTLED, spec=SPEC, params={"text": "data"})
+    await harness.start()
     await harness.attempt(harness.worker([crash(after="stage")]))
     await harness.operator.workflows.terminate(harness.workflow, "enough")
     harness.clock.advance(30 * DAY)
@@ -118,7 +119,7 @@ def spark_task(workspace: SparkWorkspace, params: Params) -> Done:
 async def test_spark_may_write_below_the_folder_and_nowhere_else(
     tmp_path: Path, path: str, status: AttemptStatus
 ) -> None:
-    harness = _harness(tmp_path)
+    harness = AttemptHarness(tmp_path, PolicySetting.SETTLED, spec=SPEC, params={"text": "data"})
     harness.task = task_of(spark_task)
     await harness.start()
     seen: list[str] = []

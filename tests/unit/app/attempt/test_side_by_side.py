@@ -6,7 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.unit.app.attempt.attempt_harness import AttemptHarness, assert_accepted
+from tests.unit.app.attempt.attempt_harness import AttemptHarness
+from tests.unit.app.attempt.attempt_scene import assert_accepted
 
 from perago.adapters.system import AsyncioConcurrency
 from perago.domain.policy import PolicySetting

@@ -9,7 +9,8 @@ import pytest
 from pydantic import BaseModel
 from tests.attempt_workers import AttemptWorker
 from tests.people import reset_hard
-from tests.unit.app.attempt.attempt_harness import TASK, AttemptHarness, Outage, reason_of
+from tests.unit.app.attempt.attempt_harness import AttemptHarness, reason_of
+from tests.unit.app.attempt.attempt_scene import TASK
 from tests.unit.app.gc.gc_scene import collect, litter
 
 from perago.app.attempt.run_attempt import AttemptReport
@@ -21,10 +22,10 @@ from perago.domain.lakefs import CommitId
 from perago.domain.policy import PolicySetting
 from perago.ports.task_body import BodyCall, BodyOutcome, BodyReturned, Changes, TaskBody
 from perago.ports.workspace import Phase, SparkGateway, SparkRoots, SparkWorkspace
-from perago.testing.fault_injector import CallGate
-from perago.testing.faults import ANY_CALL, Fault, Moment, Side, crash, meanwhile
+from perago.testing.faults import ANY_CALL, Fault, Moment, Outage, Side, crash, meanwhile
 
 POLICIES = [PolicySetting.HEAD_PARENT, PolicySetting.LINEAGE, PolicySetting.SETTLED]
+OUTAGE_SECONDS = 20.0
 GATEWAY = SparkGateway("http://lakefs.invalid", "key", "secret")
 
 
@@ -75,10 +76,9 @@ class SparkHarness:
         self,
         *faults: Fault,
         beside: Callable[[SparkRoots], None] = lambda _: None,
-        gate: CallGate | None = None,
     ) -> AttemptWorker:
         """A process whose body writes."""
-        worker = self.harness.worker(faults, gate=gate)
+        worker = self.harness.worker(faults)
         body = WritingBody(self.harness, self.paths, beside)
         return replace(worker, harness=replace(worker.harness, body=body, spark_gateway=GATEWAY))
 
@@ -400,9 +400,9 @@ async def test_an_outage_at_any_call_of_a_spark_attempt_spends_nothing(
     for nth in range(2, healthy.harness.requests().total() + 1):
         spark = SparkHarness(tmp_path / str(nth), policy)
         await spark.harness.start()
-        outage = Outage(spark.harness.clock, Moment(ANY_CALL, side, nth=nth))
-        await spark.attempt(on(spark.worker(gate=outage)))
+        outage = Outage(Moment(ANY_CALL, side, nth=nth), OUTAGE_SECONDS)
+        await spark.attempt(on(spark.worker(outage)))
         record = await spark.harness.read()
         rows = [(row.snapshot.status, row.reason) for row in record.attempts]
-        assert rows == [(AttemptStatus.COMPLETED, None)], (outage.calls[nth - 1], rows)
+        assert rows == [(AttemptStatus.COMPLETED, None)], (nth, spark.harness.requests(), rows)
         assert "data/daily/part-0.parquet" in spark.harness.repository.files()

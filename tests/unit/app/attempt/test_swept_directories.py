@@ -3,10 +3,9 @@
 from pathlib import Path
 
 import pytest
-from tests.unit.app.attempt.attempt_harness import AttemptHarness
+from tests.unit.app.attempt.attempt_scene import AttemptScene
 from tests.unit.app.attempt.test_spark_attempts import spark_task
 
-from perago.app.authoring.failure import error_code
 from perago.app.authoring.task_declaration import task_of
 from perago.domain.policy import PolicySetting
 from perago.ports.task_body import BodyReturned
@@ -19,9 +18,9 @@ async def test_a_directory_that_is_swept_while_it_is_compared_publishes_nothing(
     on_spark: bool,  # noqa: FBT001 - a row of the table
 ) -> None:
     """Its folders stay, so that nothing is missing where the scan looks for it."""
-    harness = await AttemptHarness(tmp_path, PolicySetting.SETTLED).started()
+    scene = await AttemptScene(tmp_path, PolicySetting.SETTLED).started()
     if on_spark:  # without a gateway: Spark works on local files
-        harness.task = task_of(spark_task)
+        scene.task = task_of(spark_task)
     written = [Answer(Moment("body", Side.BEFORE), BodyReturned({}))] if on_spark else []
 
     def sweep() -> None:
@@ -29,8 +28,8 @@ async def test_a_directory_that_is_swept_while_it_is_compared_publishes_nothing(
             if path.is_file():
                 path.unlink()
 
-    report = await harness.report(*written, meanwhile(sweep, before="compare"))
+    story = await scene.next_attempt(*written, meanwhile(sweep, before="compare"))
 
-    assert report.error is not None, "the deletions were published"
-    assert error_code(report.error) == "PRG-W003"
-    assert harness.above_input() == []
+    assert not story.accepted, "the deletions were published"
+    assert "PRG-W003" in str(story.reason)
+    assert scene.above_input() == []

@@ -8,7 +8,7 @@ from typing import cast
 
 import pytest
 from pydantic import BaseModel, field_serializer
-from tests.unit.app.attempt.attempt_harness import TASK, AttemptHarness, Params
+from tests.unit.app.attempt.attempt_scene import TASK, AttemptScene, Params, warnings
 
 from perago.app.attempt.context import Attempt, AttemptPorts, AttemptSettings
 from perago.app.attempt.ending import failed_update
@@ -62,18 +62,17 @@ def test_strict_input_binds_tasks_without_a_workspace(
 
 async def test_a_result_is_handed_on_as_its_model_wrote_it(tmp_path: Path) -> None:
     """Reading it again would fail: after the publication, with nothing left to be done."""
-    harness = AttemptHarness(tmp_path, PolicySetting.HEAD_PARENT)
+    scene = AttemptScene(tmp_path, PolicySetting.HEAD_PARENT)
 
-    @task(name=TASK, owner_email="data@example.com", workspace=harness.spec)
+    @task(name=TASK, owner_email="data@example.com", workspace=scene.spec)
     def edit(workspace: Path, params: Params) -> Took:
         (workspace / "out.txt").write_text(params.text)
         return Took(duration=timedelta(seconds=3))
 
-    harness.task = _definition(edit)
-    await harness.start()
-    report = await harness.report()
-    assert report.update is not None
-    assert report.update.output["result"] == {"duration": "3 seconds"}
+    scene.task = _definition(edit)
+    await scene.start()
+    story = await scene.next_attempt()
+    assert story.output["result"] == {"duration": "3 seconds"}
 
 
 def _link(workspace: Path, _: int) -> None:
@@ -93,17 +92,14 @@ async def test_whatever_a_read_only_task_wrote_is_dropped_with_a_warning(
     tmp_path: Path, body: Callable[[Path, int], None]
 ) -> None:
     spec = WorkspaceSpec(prefix="data", read_only=True)
-    harness = await AttemptHarness(tmp_path, PolicySetting.SETTLED, spec=spec, body=body).started()
-    worker = harness.worker()
+    scene = await AttemptScene(tmp_path, PolicySetting.SETTLED, spec=spec, body=body).started()
+    story = await scene.next_attempt()
 
-    report = await harness.report_of(worker)
-
-    assert report.update is not None
-    assert report.status == AttemptStatus.COMPLETED, report.update.reason
-    assert report.update.output["workspace"] == harness.workspace()
+    assert story.status == AttemptStatus.COMPLETED, story.reason
+    assert story.output["workspace"] == scene.workspace()
     text = "local writes of a read-only task were dropped"
-    assert [facts for _, facts in worker.progress.events if facts.get("warning") == text]
-    assert harness.repository.head().commit == harness.input
+    assert text in warnings(story)
+    assert scene.repository.head().commit == scene.input
 
 
 def _failed(error: Exception, reference: str, settings: AttemptSettings) -> str:

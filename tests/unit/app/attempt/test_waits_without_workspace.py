@@ -9,17 +9,12 @@ from typing import Any, TypeVar, cast, final
 import pytest
 from pydantic import BaseModel
 from tests.attempt_workers import AttemptWorker
-from tests.unit.app.attempt.attempt_harness import (
-    CONDUCTOR,
-    RESPONSE_SECONDS,
-    TASK,
-    AttemptHarness,
-    Outage,
-)
+from tests.unit.app.attempt.attempt_harness import RESPONSE_SECONDS, AttemptHarness
+from tests.unit.app.attempt.attempt_scene import TASK
 
 from perago.app.attempt.context import Attempt
 from perago.app.attempt.ending import HANDED_BACK
-from perago.app.attempt.patience import StopOrder
+from perago.app.attempt.patience import CONDUCTOR, LAKEFS, StopOrder
 from perago.app.attempt.run_attempt import AttemptReport, run_attempt
 from perago.app.authoring.task_declaration import task, task_of
 from perago.app.runs.join import JOIN_TASK
@@ -29,14 +24,14 @@ from perago.domain.policy import PolicySetting
 from perago.ports.errors import OutcomeUnknownError
 from perago.ports.task_body import BodyStopped, Lease, NoLease
 from perago.ports.workspace import Phase
-from perago.testing.fault_injector import CallGate
-from perago.testing.faults import ANY_CALL, Call, Moment, Side
+from perago.testing.fault_injector import CallGate, faulty_port
+from perago.testing.faults import ANY_CALL, Call, Fault, Moment, Outage, Side, outage
 
 Answer = TypeVar("Answer")
 
 POLICIES = [PolicySetting.HEAD_PARENT, PolicySetting.LINEAGE, PolicySetting.SETTLED]
-FOR_EVER = 1e6
-WALK = Moment("commits.first_parents", Side.BEFORE)
+OUTAGE_SECONDS = 20.0
+AWAY_FOR_EVER = outage(before="commits.first_parents", seconds=1e6)
 
 
 @dataclass
@@ -61,9 +56,9 @@ class Scene:
         )
         harness.workflow = await harness.operator.workflows.start("flow", {})
 
-    def worker(self, gate: CallGate | None = None) -> AttemptWorker:
+    def worker(self, *faults: Fault) -> AttemptWorker:
         """A process."""
-        return self.harness.worker(gate=gate)
+        return self.harness.worker(faults)
 
     async def run(self, worker: AttemptWorker, lease: Lease | None = None) -> AttemptReport:
         """Poll one attempt and run it to its end."""
@@ -155,15 +150,14 @@ async def test_an_outage_at_any_call_of_a_join_costs_it_no_attempt(
     for nth in range(2, await _calls(join_scene(tmp_path / "healthy", policy)) + 1):
         scene = join_scene(tmp_path / str(nth), policy)
         await scene.start()
-        outage = Outage(scene.harness.clock, Moment(ANY_CALL, side, nth=nth))
-        worker = scene.worker(outage)
+        worker = scene.worker(Outage(Moment(ANY_CALL, side, nth=nth), OUTAGE_SECONDS))
         await scene.run(worker)
         await scene.assert_one_row()
-        if not (outage.service == CONDUCTOR and side is Side.AFTER):  # found by the first look
-            service = "Conductor" if outage.service == CONDUCTOR else "lakeFS"
+        (service,) = scene.harness.workers[0].outages.until
+        if not (service == CONDUCTOR and side is Side.AFTER):  # found by the first look
             assert waits_of(worker) == [(Phase.WAITING, service), (Phase.WAITED, service)]
-        struck.add(outage.service)
-    assert struck == {CONDUCTOR, "lakefs"}
+        struck.add(service)
+    assert struck == {CONDUCTOR, LAKEFS}
 
 
 @pytest.mark.parametrize("policy", POLICIES, ids=str)
@@ -173,8 +167,7 @@ async def test_a_join_whose_patience_is_over_hands_its_row_back(
     """Under every policy: a join publishes nothing, so the documents promise nothing of it."""
     scene = join_scene(tmp_path, policy, patience_seconds=30)
     await scene.start()
-    away = Outage(scene.harness.clock, WALK, seconds=FOR_EVER)
-    report = await scene.run(scene.worker(away))
+    report = await scene.run(scene.worker(AWAY_FOR_EVER))
     assert report.status == HANDED_BACK
     (row,) = (await scene.harness.read()).attempts
     assert row.snapshot.status is AttemptStatus.SCHEDULED
@@ -191,8 +184,7 @@ async def test_a_join_is_handed_back_five_times_and_then_fails_with_all_reasons(
     await scene.start()
     ends: list[str] = []
     for _ in range(HAND_BACKS_MAX + 1):
-        away = Outage(scene.harness.clock, WALK, seconds=FOR_EVER)
-        ends.append((await scene.run(scene.worker(away))).status)
+        ends.append((await scene.run(scene.worker(AWAY_FOR_EVER))).status)
         scene.harness.clock.advance(1000)
     assert ends == [HANDED_BACK] * HAND_BACKS_MAX + ["FAILED"]
     assert "PRG-U002" in str((await scene.harness.read()).attempts[0].reason)
@@ -211,7 +203,7 @@ class DrainWhile(StopOrder):
 async def test_a_drain_ends_the_wait_of_a_join_and_its_row_goes_back(tmp_path: Path) -> None:
     scene = join_scene(tmp_path)
     await scene.start()
-    worker = scene.worker(Outage(scene.harness.clock, WALK, seconds=FOR_EVER))
+    worker = scene.worker(AWAY_FOR_EVER)
     worker = replace(worker, harness=replace(worker.harness, stop_order=DrainWhile()))
     report = await scene.run(worker)
     assert report.status == HANDED_BACK
@@ -228,7 +220,7 @@ async def test_an_outage_at_any_call_of_a_task_without_a_workspace_costs_no_run(
     for nth in range(2, await _calls(free_scene(tmp_path / "healthy")) + 1):
         scene = free_scene(tmp_path / str(nth))
         await scene.start()
-        worker = scene.worker(Outage(scene.harness.clock, Moment(ANY_CALL, side, nth=nth)))
+        worker = scene.worker(Outage(Moment(ANY_CALL, side, nth=nth), OUTAGE_SECONDS))
         await scene.run(worker)
         await scene.assert_one_row()
         assert scene.harness.runs == 1
@@ -259,7 +251,7 @@ async def test_the_outcome_is_delivered_as_long_as_the_row_is_ours(
     scene = free_scene(tmp_path, response_seconds=180, patience_seconds=0)
     await scene.start()
     clock = scene.harness.clock
-    worker = scene.worker(Outage(clock, Moment("complete", Side.BEFORE), seconds=away))
+    worker = scene.worker(outage(before="complete", seconds=away))
     report = await scene.run(worker, LastBeat(clock.monotonic()))
     assert report.recorded.name == status
     assert scene.harness.runs == 1
@@ -287,7 +279,10 @@ async def test_a_completion_that_is_not_answered_leaves_time_for_another(tmp_pat
     scene = free_scene(tmp_path, response_seconds=600)
     await scene.start()
     silent, began = Silent(scene), scene.harness.clock.monotonic()
-    report = await scene.run(scene.worker(silent), LastBeat(began))
+    worker = scene.worker()
+    queue = faulty_port(worker.harness.queue, "queue", silent)
+    worker = replace(worker, harness=replace(worker.harness, queue=queue))
+    report = await scene.run(worker, LastBeat(began))
     assert report.recorded.name == "RECORDED"
     assert len(silent.timeouts) == 2
     assert scene.harness.clock.monotonic() - began < 60

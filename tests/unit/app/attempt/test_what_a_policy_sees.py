@@ -7,6 +7,7 @@ from typing import cast
 
 import pytest
 from tests.unit.app.attempt.attempt_harness import AttemptHarness
+from tests.unit.app.attempt.attempt_scene import AttemptScene
 
 from perago.domain import policy, settled
 from perago.domain.attempt import WorkflowStatus
@@ -60,21 +61,20 @@ def leave(workspace: Path, run: int) -> None:
 async def test_the_table_sees_the_first_object_that_is_removed(
     tmp_path: Path, seen: list[PublicationFacts], body: Body, removed: str | None
 ) -> None:
-    harness = await AttemptHarness(tmp_path, PolicySetting.SETTLED, body=body).started()
-    assert (await harness.finish()).status is WorkflowStatus.COMPLETED
+    scene = await AttemptScene(tmp_path, PolicySetting.SETTLED, body=body).started()
+    assert (await scene.finished()).status is WorkflowStatus.COMPLETED
     assert [facts.removed for facts in seen] == [removed]
 
 
 async def test_a_resumed_attempt_sees_what_the_decided_commit_removes(
     tmp_path: Path, seen: list[PublicationFacts]
 ) -> None:
-    harness = await AttemptHarness(tmp_path, PolicySetting.SETTLED, body=delete).started()
-    await harness.attempt(harness.worker([crash(after="decide")]))
+    scene = await AttemptScene(tmp_path, PolicySetting.SETTLED, body=delete).started()
+    await scene.next_attempt(crash(after="decide"))
     assert seen == []
-    harness.clock.advance(harness.response_seconds + 1)
-    assert (await harness.finish()).status is WorkflowStatus.COMPLETED
+    assert (await scene.finished()).status is WorkflowStatus.COMPLETED
     assert [facts.removed for facts in seen] == ["data/kept.txt"]
-    assert harness.runs == 1
+    assert scene.runs == 1
 
 
 async def test_it_is_read_once_whatever_the_number_of_rounds(

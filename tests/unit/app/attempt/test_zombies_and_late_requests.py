@@ -3,7 +3,8 @@
 from pathlib import Path
 
 import pytest
-from tests.unit.app.attempt.attempt_harness import assert_accepted, at_each_request
+from tests.unit.app.attempt.attempt_harness import at_each_request
+from tests.unit.app.attempt.attempt_scene import assert_accepted
 
 from perago.domain.policy import PolicySetting
 from perago.testing.fault_injector import ProcessDied

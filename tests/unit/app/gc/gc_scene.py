@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 from tests.unit.app.attempt.attempt_harness import AttemptHarness
+from tests.unit.app.attempt.attempt_scene import AttemptScene
 
 from perago.app.gc.judging import Judged
 from perago.app.gc.remote_pass import RemotePass
@@ -31,20 +32,20 @@ async def collect(
     return await harness.drive(one_pass.run())
 
 
-def litter(harness: AttemptHarness) -> list[str]:
+def litter(scene: AttemptScene) -> list[str]:
     """Every branch and tag of ours."""
-    names = [*harness.repository.branch_names(), *harness.repository.tags()]
+    names = [*scene.repository.branch_names(), *scene.repository.tags()]
     return [name for name in names if name.startswith("perago-")]
 
 
-def staging_branches(harness: AttemptHarness) -> list[str]:
+def staging_branches(scene: AttemptScene) -> list[str]:
     """Staging branches, scratch branches included."""
-    return sorted(name for name in litter(harness) if name.startswith("perago-staging-"))
+    return sorted(name for name in litter(scene) if name.startswith("perago-staging-"))
 
 
-def decisions(harness: AttemptHarness) -> list[str]:
+def decisions(scene: AttemptScene) -> list[str]:
     """Decision tags."""
-    return sorted(name for name in litter(harness) if name.startswith("perago-settled-"))
+    return sorted(name for name in litter(scene) if name.startswith("perago-settled-"))
 
 
 async def decide_and_die(harness: AttemptHarness) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from tests.dead_owners import let_locks_go
-from tests.unit.app.attempt.attempt_harness import TASK
+from tests.unit.app.attempt.attempt_scene import TASK
 from tests.unit.app.attempt.test_kept_outcomes import Host
 
 from perago.adapters.filesystem.locks import RootLock

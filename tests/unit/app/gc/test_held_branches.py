@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from tests.unit.app.attempt.attempt_harness import TASK, AttemptHarness, assert_accepted
+from tests.unit.app.attempt.attempt_harness import AttemptHarness
+from tests.unit.app.attempt.attempt_scene import TASK, assert_accepted
 from tests.unit.app.gc.gc_scene import (
     AT_ONCE,
     DAY,

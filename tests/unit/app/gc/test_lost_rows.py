@@ -9,7 +9,8 @@ from typing import final
 
 import pytest
 from tests.attempt_workers import AttemptWorker
-from tests.unit.app.attempt.attempt_harness import TASK, AttemptHarness
+from tests.unit.app.attempt.attempt_harness import AttemptHarness
+from tests.unit.app.attempt.attempt_scene import TASK
 
 from perago.adapters.filesystem.locks import LOCK_NAME, NAMES_MAX, RootLock
 from perago.app.gc.local_pass import AGAIN, LAST_POLL_SECONDS, LEFT, LostRows

@@ -5,7 +5,8 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from tests.unit.app.attempt.attempt_harness import AttemptHarness, assert_accepted, at_each_request
+from tests.unit.app.attempt.attempt_harness import AttemptHarness, at_each_request
+from tests.unit.app.attempt.attempt_scene import assert_accepted
 from tests.unit.app.gc.gc_scene import AT_ONCE, collect, litter
 
 from perago.adapters.memory.conductor_server import MemoryConductor

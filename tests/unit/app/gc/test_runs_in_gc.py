@@ -5,7 +5,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from tests.unit.app.attempt.attempt_harness import TASK
+from tests.unit.app.attempt.attempt_scene import TASK
 from tests.unit.app.gc.gc_scene import AT_ONCE, DAY, HOUR, collect
 from tests.unit.app.runs.run_harness import FINISH, RunHarness
 

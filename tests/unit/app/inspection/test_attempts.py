@@ -5,7 +5,8 @@ from pathlib import Path
 from time import perf_counter
 
 import pytest
-from tests.unit.app.attempt.attempt_harness import TASK, AttemptHarness
+from tests.unit.app.attempt.attempt_harness import AttemptHarness
+from tests.unit.app.attempt.attempt_scene import TASK
 from tests.unit.app.gc.gc_scene import DAY, collect
 from tests.unit.app.runs.run_harness import RunHarness
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.attempt_workers import AttemptWorker
-from tests.unit.app.attempt.attempt_harness import TASK, AttemptHarness, reason_of
+from tests.unit.app.attempt.attempt_harness import AttemptHarness, reason_of
+from tests.unit.app.attempt.attempt_scene import TASK
 
 from perago.app.attempt.run_attempt import AttemptReport
 from perago.app.runs.begin import BEGIN_TASK, RunReference

@@ -3,7 +3,8 @@
 from pathlib import Path
 
 import pytest
-from tests.unit.app.attempt.attempt_harness import TASK, reason_of
+from tests.unit.app.attempt.attempt_harness import reason_of
+from tests.unit.app.attempt.attempt_scene import TASK
 from tests.unit.app.runs.run_harness import BEGIN, FINISH, RunHarness, refused
 
 from perago.adapters.memory.installations import lakefs_installation

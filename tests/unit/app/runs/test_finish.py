@@ -352,7 +352,11 @@ async def test_head_parent_never_replaces_the_publication_of_a_run(
     await harness.until(None)
     (published,) = harness.runs_on_target()
     plain = AttemptHarness(tmp_path / "plain", PolicySetting.HEAD_PARENT)
-    plain.lakefs, plain.repository, plain.input = harness.lakefs, harness.repository, harness.input
+    plain.servers, plain.repository, plain.input = (
+        harness.servers,
+        harness.repository,
+        harness.input,
+    )
     await plain.start()
     assert code in reason_of(await plain.report())
     assert harness.repository.head() == published

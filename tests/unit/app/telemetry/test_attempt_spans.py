@@ -4,7 +4,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from tests.recordings import RememberedTelemetry
-from tests.unit.app.attempt.attempt_harness import TASK, AttemptHarness
+from tests.unit.app.attempt.attempt_harness import AttemptHarness
+from tests.unit.app.attempt.attempt_scene import TASK
 
 from perago.app.attempt.context import Attempt
 from perago.app.attempt.run_attempt import run_attempt

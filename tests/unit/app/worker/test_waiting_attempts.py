@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 from tests.kit_cases import counting_task
-from tests.unit.app.attempt.attempt_harness import TASK, AttemptHarness
+from tests.unit.app.attempt.attempt_harness import AttemptHarness
+from tests.unit.app.attempt.attempt_scene import TASK
 from tests.unit.app.worker.test_worker_life import GRACE_SECONDS, nothing_to_do, started
 
 from perago.adapters.system import SystemClock

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 from tests.contract.task_bodies import abandoned_bodies_ended
-from tests.unit.app.attempt.attempt_harness import TASK, AttemptHarness
+from tests.unit.app.attempt.attempt_harness import AttemptHarness
+from tests.unit.app.attempt.attempt_scene import TASK
 
 from perago.adapters.system import SystemClock
 from perago.app.telemetry.listeners import AttemptListener
