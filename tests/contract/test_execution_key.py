@@ -5,6 +5,7 @@ the application does: every attempt with a retry count leaves one before it look
 """
 
 from tests.contract.execution_key_scene import Application, start
+from tests.redelivery import release
 
 from perago.domain.attempt import AttemptStatus, WorkflowStatus
 
@@ -75,7 +76,7 @@ async def test_a_redelivery_is_the_same_execution(application: Application) -> N
     task = await start(application.scene)
     first = await task.poll()
     key = await application.run(first)
-    await application.scene.workflows.release_without_result(first)
+    await release(application.scene.queue, first)
     again = await task.poll("another worker")
     assert again.snapshot.task_id == first.snapshot.task_id
     assert await application.run(again) == key

@@ -14,6 +14,7 @@ from typing import final
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
+from tests import redelivery
 from tests.integration.fidelity import (
     Operation,
     Operations,
@@ -108,7 +109,7 @@ async def heartbeat(side: Side, holder: int, worker: str) -> object:
 async def release(side: Side, holder: int) -> object:
     attempt = side.holder(holder)
     if attempt is not None:
-        await side.harness.workflows.release_without_result(attempt)
+        await redelivery.release(side.harness.queue, attempt)
     return attempt is None
 
 

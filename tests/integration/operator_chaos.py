@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 
 from tests.integration.worker_chaos import EXPLAINED, Chaos, Keep, chaos, send
 from tests.integration.worker_scene import RunningWorker, WorkerScene
+from tests.redelivery import release
 
 from perago.app.worker_description import MAX_RESTART_BACKOFF_SECONDS
 from perago.domain.attempt import AttemptRecord, AttemptStatus, WorkflowStatus
@@ -105,7 +106,7 @@ class Operator:
         """One row that runs is handed out once more."""
         attempt = await self._any_attempt()
         if attempt is not None and attempt.snapshot.status is AttemptStatus.IN_PROGRESS:
-            await self.run.scene.conductor.workflows.release_without_result(attempt)
+            await release(self.run.scene.conductor.queue, attempt)
 
     async def kill(self) -> None:
         """Idle or busy."""

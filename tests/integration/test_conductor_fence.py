@@ -11,6 +11,7 @@ import pytest
 import pytest_asyncio
 from tests.contract.real_conductor import RealConductor, connected
 from tests.integration.conductor_scene import OneTask, one_task
+from tests.redelivery import release
 
 from perago.domain.attempt import (
     AttemptSnapshot,
@@ -95,7 +96,7 @@ async def test_hole_2_after_a_redelivery_the_old_holder_passes_the_narrow_fence(
     (record,) = await task.poll("old")
     old = record.snapshot
     if how == "released":
-        await conductor.workflows.release_without_result(record)
+        await release(conductor.queue, record)
     else:
         await conductor.workflows.requeue(task.name)
     new = await task.polled("new")

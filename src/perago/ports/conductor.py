@@ -337,10 +337,6 @@ class Workflows(Protocol):
         """Put every running row of a type back on the queue, healthy ones included."""
         ...
 
-    async def release_without_result(self, attempt: AttemptRecord) -> None:
-        """Put a running row back on the queue (an IN_PROGRESS update without lease)."""
-        ...
-
     async def decide(self, workflow_id: str) -> None:
         """Apply what is due now: time-outs and the next tasks."""
         ...

@@ -275,13 +275,6 @@ class ConductorWorkflows(_OverApi, conductor.Workflows):
         path = path_of("tasks", "queue", "requeue", task_type)
         await self._call(ApiRequest(f"requeue the tasks of type {task_type}", "POST", path))
 
-    async def release_without_result(self, attempt: AttemptRecord) -> None:
-        purpose = f"release task {attempt.snapshot.task_id}"
-        body = mapping.hand_back_body(
-            conductor.HandBack(attempt.snapshot, attempt.snapshot.worker_id)
-        )
-        await self._call(ApiRequest(purpose, "POST", "/tasks", body=body))
-
     async def decide(self, workflow_id: str) -> None:
         path = path_of("workflow", "decide", workflow_id)
         await self._call(ApiRequest(f"decide workflow {workflow_id}", "PUT", path))

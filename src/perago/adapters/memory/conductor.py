@@ -132,10 +132,6 @@ class MemoryWorkflows(MemoryPort[MemoryConductor], conductor.Workflows):
     requeue = performed_by_server(MemoryConductor.requeue)
     decide = performed_by_server(MemoryConductor.decide)
 
-    @performs
-    def release_without_result(self, attempt: AttemptRecord) -> None:
-        self.server.hand_back(conductor.HandBack(attempt.snapshot, attempt.snapshot.worker_id))
-
 
 @final
 class MemoryTaskDefinitions(MemoryPort[MemoryConductor], conductor.TaskDefinitions):

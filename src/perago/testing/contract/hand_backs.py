@@ -19,7 +19,8 @@ from perago.testing.contract.conductor_under_test import scene as scene
 
 async def test_Q20_redelivery_reuses_the_row(scene: ConductorScene) -> None:
     workflow_id, task_type, taken = await scene.take_one_task()
-    await scene.workflows.release_without_result(taken)
+    given = HandBack(taken.snapshot, "worker")
+    await scene.queue.hand_back(given, timeout_seconds=TIMEOUT_SECONDS)
     row = (await scene.row_of(taken)).snapshot
     assert row.status is AttemptStatus.SCHEDULED
     again = (await scene.poll_one(task_type, workflow_id, "another")).snapshot

@@ -6,6 +6,7 @@ from typing import final
 
 import pytest
 from tests.attempt_workers import AttemptWorker
+from tests.redelivery import release
 from tests.unit.app.attempt.attempt_harness import AttemptHarness
 from tests.unit.app.attempt.attempt_scene import TASK, AttemptScene, Params
 
@@ -169,7 +170,7 @@ async def test_another_end_of_the_same_row_by_the_same_worker_is_not_mine(tmp_pa
     harness = await _started(tmp_path)
     worker = harness.worker()
     first = await _poll(worker)
-    await harness.operator.workflows.release_without_result(first)
+    await release(harness.operator.queue, first)
     second = await _poll(worker)
     assert second.snapshot.task_id == first.snapshot.task_id
     assert await _end(harness, worker, second, result="second") is Recorded.RECORDED
@@ -180,7 +181,7 @@ async def test_my_end_of_a_redelivered_row_is_recorded(tmp_path: Path) -> None:
     harness = await _started(tmp_path)
     worker = harness.worker()
     first = await _poll(worker)
-    await harness.operator.workflows.release_without_result(first)
+    await release(harness.operator.queue, first)
     await _poll(worker)
     assert await _end(harness, worker, first) is Recorded.RECORDED
 
@@ -189,7 +190,7 @@ async def test_an_end_is_not_sent_again_to_a_row_that_was_handed_out_anew(tmp_pa
     harness = await _started(tmp_path)
     worker = harness.worker([lose_request(COMPLETE)])
     first = await _poll(worker)
-    await harness.operator.workflows.release_without_result(first)
+    await release(harness.operator.queue, first)
     await _poll(worker)
     assert await _end(harness, worker, first) is Recorded.SUPERSEDED
     assert harness.workers[0].calls[COMPLETE] == 1
@@ -199,11 +200,11 @@ async def test_a_row_that_waits_to_be_handed_out_anew_is_left_alone(tmp_path: Pa
     """A failure of the old execution would end the new one before it began."""
     scene = await _scene(tmp_path)
 
-    async def release() -> None:
+    async def redeliver() -> None:
         (row,) = (await scene.read()).attempts
-        await scene.operator.workflows.release_without_result(row)
+        await release(scene.operator.queue, row)
 
-    story = await scene.next_attempt(meanwhile(release, before="fence"))
+    story = await scene.next_attempt(meanwhile(redeliver, before="fence"))
 
     assert (story.status, story.recorded) == ("NOT SENT", Recorded.SUPERSEDED)
     (row,) = (await scene.read()).attempts

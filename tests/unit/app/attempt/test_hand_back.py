@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.redelivery import release
 from tests.unit.app.attempt.attempt_harness import AttemptHarness
 from tests.unit.app.attempt.attempt_scene import TASK, AttemptScene
 
@@ -196,7 +197,7 @@ async def test_a_row_that_another_worker_has_gets_nothing(tmp_path: Path) -> Non
 
     async def redeliver() -> None:
         (row,) = (await scene.read()).attempts
-        await scene.operator.workflows.release_without_result(row)
+        await release(scene.operator.queue, row)
         taken.extend(await scene.operator.queue.poll(PollRequest(TASK, "another")))
 
     story = await scene.next_attempt(
@@ -215,7 +216,7 @@ async def test_a_row_that_another_worker_has_after_a_moment_gets_nothing(tmp_pat
 
     async def redeliver() -> None:
         (row,) = (await scene.read()).attempts
-        await scene.operator.workflows.release_without_result(row)
+        await release(scene.operator.queue, row)
         assert await scene.operator.queue.poll(PollRequest(TASK, "another"))
 
     full = LocalDiskError.of("/disk", OSError(28, "No space left on device"))

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from tests.dead_owners import let_locks_go
+from tests.redelivery import release
 from tests.unit.app.attempt.attempt_scene import TASK
 from tests.unit.app.attempt.test_kept_outcomes import Host
 
@@ -85,7 +86,7 @@ async def test_the_row_of_a_living_worker_is_never_handed_back(tmp_path: Path) -
 async def test_a_row_that_another_worker_has_now_is_left_alone(tmp_path: Path) -> None:
     host = await one_died(tmp_path)
     (row,) = (await host.harness.read()).attempts
-    await host.harness.operator.workflows.release_without_result(row)
+    await release(host.harness.operator.queue, row)
     assert await host.harness.worker().poll(TASK) is not None
     (row,) = (await next_worker(host)).attempts
     assert (row.snapshot.status, row.snapshot.poll_count) == (IN_PROGRESS, 2)
@@ -99,7 +100,7 @@ async def test_a_row_that_another_worker_gets_while_it_is_looked_at_is_left_alon
 
     async def redeliver() -> None:
         (row,) = (await host.harness.read()).attempts
-        await host.harness.operator.workflows.release_without_result(row)
+        await release(host.harness.operator.queue, row)
         assert await host.harness.worker().poll(TASK) is not None
 
     (row,) = (await next_worker(host, meanwhile(redeliver, before="queue.read_attempt"))).attempts

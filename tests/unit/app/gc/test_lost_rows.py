@@ -9,6 +9,7 @@ from typing import final
 
 import pytest
 from tests.attempt_workers import AttemptWorker
+from tests.redelivery import release
 from tests.unit.app.attempt.attempt_harness import AttemptHarness
 from tests.unit.app.attempt.attempt_scene import TASK
 
@@ -102,7 +103,7 @@ async def test_the_row_of_a_worker_of_another_root_is_left_alone(harness: Attemp
 
 async def test_a_row_that_another_worker_has_now_is_left_alone(harness: AttemptHarness) -> None:
     await polled(harness)
-    await harness.operator.workflows.release_without_result(await row(harness))
+    await release(harness.operator.queue, await row(harness))
     assert await harness.worker().poll(TASK) is not None
     assert await rows_of(harness, Names()).of_dead_workers()
     found = (await row(harness)).snapshot
@@ -152,7 +153,7 @@ async def test_a_row_that_this_worker_has_taken_is_its_own(harness: AttemptHarne
     assert await rows_of(harness, worker=worker).unheard(TASK, taken)
     assert (await row(harness)).snapshot.status is IN_PROGRESS
     # It was handed back by a drain and polled again, unheard.
-    await harness.operator.workflows.release_without_result(record)
+    await release(harness.operator.queue, record)
     assert await worker.poll(TASK) is not None
     assert await rows_of(harness, worker=worker).unheard(TASK, taken)
     assert (await row(harness)).snapshot.status is SCHEDULED
