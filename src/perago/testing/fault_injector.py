@@ -22,29 +22,7 @@ from perago.domain.outcome import NoAnswer
 from perago.ports.errors import OutcomeUnknownError, ServiceError, UnavailableError
 from perago.ports.objects import ObjectUpload
 from perago.ports.system import Clock
-from perago.testing.faults import (
-    ANY_CALL,
-    LOCAL_PORTS,
-    Answer,
-    ArriveLate,
-    Call,
-    Crash,
-    Drain,
-    ExpireLease,
-    Fault,
-    ForeignCommit,
-    LoseAnswer,
-    LoseRequest,
-    Meanwhile,
-    Outage,
-    Refuse,
-    Side,
-    Unavailable,
-    Until,
-    Zombie,
-    always,
-    lose_answer,
-)
+from perago.testing import faults
 from perago.testing.servers import RealMeans, Send
 from perago.testing.story import EventKind, StoryListener
 
@@ -55,7 +33,7 @@ Installation = TypeVar("Installation")
 class CallGate(Protocol):
     """Stands between a worker and its ports."""
 
-    async def passes(self, call: Call, send: Send) -> Any:  # noqa: ANN401 - a port's answer
+    async def passes(self, call: faults.Call, send: Send) -> Any:  # noqa: ANN401 - a port's answer
         """Let one call through, or not."""
         ...
 
@@ -79,7 +57,7 @@ class FaultyPort:
 
         async def call(*arguments: Any, **options: Any) -> Any:  # noqa: ANN401 - any port's
             return await self._gate.passes(
-                Call(operation, arguments, options), partial(method, *arguments, **options)
+                faults.Call(operation, arguments, options), partial(method, *arguments, **options)
             )
 
         return call
@@ -113,7 +91,7 @@ def with_faults_within(ports: AttemptPorts, gate: CallGate) -> AttemptPorts:
 
 
 # After an outage has begun behind a call, nothing comes back from the service either.
-LOSSES = (LoseRequest, LoseAnswer, ArriveLate, Outage)
+LOSSES = (faults.LoseRequest, faults.LoseAnswer, faults.ArriveLate, faults.Outage)
 # Both answer NoAnswer where others raise, as their port promises: the steps decide by the value.
 UNANSWERED_IS_A_VALUE = frozenset({"branches.merge", "branches.relocate"})
 
@@ -133,7 +111,7 @@ class ProcessDied(BaseException):
 
 # What others do to the worker, and it cannot do to itself. The answer is the line of the story,
 # where that is known only afterwards.
-Act = Callable[[ExpireLease | Drain | ForeignCommit], Awaitable[str | None]]
+Act = Callable[[faults.ExpireLease | faults.Drain | faults.ForeignCommit], Awaitable[str | None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +120,7 @@ class LateRequest:
 
     operation: str
     send: Send
-    until: Until
+    until: faults.Until
 
 
 CONDUCTOR_PORTS = frozenset({"queue", "definitions", "workflows"})
@@ -159,20 +137,20 @@ class Outages:
         self._seconds: Callable[[], float] = float if clock is None else clock.monotonic
         self.until: dict[str, float] = {}
 
-    def begin(self, call: Call, seconds: float) -> None:
+    def begin(self, call: faults.Call, seconds: float) -> None:
         """From now on the service of this call is away."""
         self.until[_service_of(call)] = self._seconds() + seconds
 
-    def refuse(self, call: Call) -> None:
+    def refuse(self, call: faults.Call) -> None:
         """Raise UnavailableError while the service of this call is away."""
         if self._seconds() < self.until.get(_service_of(call), 0.0):
             raise UnavailableError(f"{call.operation}: connection refused")
 
 
-def _service_of(call: Call) -> str:
+def _service_of(call: faults.Call) -> str:
     """The service that a call asks; a call within the machine asks none."""
     port = call.operation.partition(".")[0]
-    if port in LOCAL_PORTS:
+    if port in faults.LOCAL_PORTS:
         return ""
     return CONDUCTOR if port in CONDUCTOR_PORTS else LAKEFS
 
@@ -187,7 +165,7 @@ class FaultInjector(CallGate):
 
     def __init__(
         self,
-        pending: list[Fault] | None = None,
+        pending: list[faults.Fault] | None = None,
         reader: StoryListener | None = None,
         act: Act | None = None,
         means: RealMeans | None = None,
@@ -204,11 +182,11 @@ class FaultInjector(CallGate):
         self.calls: Counter[str] = Counter()
         self.late: list[LateRequest] = []
         self.dead = False
-        self.waits_for: Until | None = None
+        self.waits_for: faults.Until | None = None
 
-    def plan(self, *faults: Fault) -> None:
+    def plan(self, *planned: faults.Fault) -> None:
         """Add faults; `nth` counts from now."""
-        self._pending.extend(faults)
+        self._pending.extend(planned)
 
     def release(self) -> None:
         """Let a standing worker go on."""
@@ -217,14 +195,14 @@ class FaultInjector(CallGate):
         self.waits_for = None
         self._released.set()
 
-    async def passes(self, call: Call, send: Send) -> Any:  # noqa: ANN401 - a port's answer
+    async def passes(self, call: faults.Call, send: Send) -> Any:  # noqa: ANN401 - a port's answer
         """Let faults happen before, send, let faults happen after."""
         self._live()
         self.calls[call.operation] += 1
         if not (self._pending or self.outages.until):  # almost every call of almost every test
             return await self._untouched(send)
         due, send = self._by_real_means(self._due(call), call, send)
-        await self._inject_all(due, Side.BEFORE, call)
+        await self._inject_all(due, faults.Side.BEFORE, call)
         self._live()
         self.outages.refuse(call)
         self._keep_late(due, call, send)
@@ -236,7 +214,7 @@ class FaultInjector(CallGate):
         except Exception as error:  # noqa: BLE001 - an answer as well: it can be lost
             refusal = error
         self._live()
-        await self._inject_all(due, Side.AFTER, call)
+        await self._inject_all(due, faults.Side.AFTER, call)
         if lost:
             return lost_answer(call)
         if refusal is not None:
@@ -261,8 +239,8 @@ class FaultInjector(CallGate):
         except ServiceError as refusal:
             return refusal
 
-    def _keep_late(self, due: Sequence[Fault], call: Call, send: Send) -> None:
-        late = next((fault for fault in due if isinstance(fault, ArriveLate)), None)
+    def _keep_late(self, due: Sequence[faults.Fault], call: faults.Call, send: Send) -> None:
+        late = next((fault for fault in due if isinstance(fault, faults.ArriveLate)), None)
         # A read that arrives changes nothing, and its answer is lost.
         if late is not None and not _is_read(call):
             self.late.append(LateRequest(call.operation, self._sent(send), late.until))
@@ -283,22 +261,22 @@ class FaultInjector(CallGate):
                 kept.append(value)
         return partial(request.func, *kept, **request.keywords)
 
-    async def _answer(self, due: Sequence[Fault], send: Send) -> object:
+    async def _answer(self, due: Sequence[faults.Fault], send: Send) -> object:
         """What the server answers; None where the request does not reach it."""
         for fault in due:
-            if isinstance(fault, LoseRequest | ArriveLate):
+            if isinstance(fault, faults.LoseRequest | faults.ArriveLate):
                 return None
-            if isinstance(fault, Answer):
+            if isinstance(fault, faults.Answer):
                 return fault.value
         return await send()
 
     def _by_real_means(
-        self, due: Sequence[Fault], call: Call, send: Send
-    ) -> tuple[Sequence[Fault], Send]:
+        self, due: Sequence[faults.Fault], call: faults.Call, send: Send
+    ) -> tuple[Sequence[faults.Fault], Send]:
         """Leave to real means what they bring about; the rest happens at the port."""
         if self._means is None:
             return due, send
-        rest: list[Fault] = []
+        rest: list[faults.Fault] = []
         for fault in due:
             if self._means.can(fault, call):
                 send = partial(self._carry, self._means, fault, send)
@@ -306,23 +284,25 @@ class FaultInjector(CallGate):
                 rest.append(fault)
         return rest, send
 
-    async def _carry(self, means: RealMeans, fault: Fault, send: Send) -> Any:  # noqa: ANN401
+    async def _carry(self, means: RealMeans, fault: faults.Fault, send: Send) -> Any:  # noqa: ANN401
         self._tell(f"by real means: {_described(fault)}")
         answer = await means.carry(fault, send)
-        if isinstance(fault, ExpireLease):
+        if isinstance(fault, faults.ExpireLease):
             await self._let_others_act(fault)
         return answer
 
-    async def _inject_all(self, due: Sequence[Fault], side: Side, call: Call) -> None:
+    async def _inject_all(
+        self, due: Sequence[faults.Fault], side: faults.Side, call: faults.Call
+    ) -> None:
         for fault in due:
             if fault.moment.side is side:
                 await self._inject(fault)
-                if isinstance(fault, Outage):
+                if isinstance(fault, faults.Outage):
                     self.outages.begin(call, fault.seconds)
 
-    def _due(self, call: Call) -> Sequence[Fault]:
+    def _due(self, call: faults.Call) -> Sequence[faults.Fault]:
         """The faults whose moment this call is; only those of each time are not used up."""
-        due: list[Fault] = []
+        due: list[faults.Fault] = []
         for fault in list(self._pending):
             moment = fault.moment
             if moment.attempt != self._number or not self._is_of_task(moment.task):
@@ -342,26 +322,30 @@ class FaultInjector(CallGate):
         story = self._reader.story
         return task in (None, story.task, story.reference)
 
-    async def _inject(self, fault: Fault) -> None:
-        if not isinstance(fault, ForeignCommit):
+    async def _inject(self, fault: faults.Fault) -> None:
+        if not isinstance(fault, faults.ForeignCommit):
             self._tell(_described(fault))
         match fault:
-            case Crash():
+            case faults.Crash():
                 self.dead = True
                 raise ProcessDied
-            case Unavailable(moment=moment):
+            case faults.Unavailable(moment=moment):
                 raise UnavailableError(f"{moment.point}: the server answered 503; nothing was done")
-            case Refuse(error=error):
+            case faults.Refuse(error=error):
                 raise error
-            case Zombie(until=until):
+            case faults.Zombie(until=until):
                 await self._stand_still(until)
-            case ExpireLease() | Drain() | ForeignCommit() | Meanwhile():
+            case (
+                faults.ExpireLease() | faults.Drain() | faults.ForeignCommit() | faults.Meanwhile()
+            ):
                 await self._let_others_act(fault)
             case _:
                 pass  # `passes` sends the call, or does not, and drops its answer
 
-    async def _let_others_act(self, fault: ExpireLease | Drain | ForeignCommit | Meanwhile) -> None:
-        if isinstance(fault, Meanwhile):
+    async def _let_others_act(
+        self, fault: faults.ExpireLease | faults.Drain | faults.ForeignCommit | faults.Meanwhile
+    ) -> None:
+        if isinstance(fault, faults.Meanwhile):
             # It needs no environment, because the action is the test's own. The story does not tell
             # what it returned, only that the test acted, which `_inject` has told.
             result = fault.action()
@@ -372,7 +356,7 @@ class FaultInjector(CallGate):
         if (done := await self._act(fault)) is not None:
             self._tell(done)
 
-    async def _stand_still(self, until: Until) -> None:
+    async def _stand_still(self, until: faults.Until) -> None:
         self._released.clear()
         self.waits_for = until
         await self._released.wait()
@@ -388,33 +372,33 @@ class FaultInjector(CallGate):
             raise ProcessDied
 
 
-def _is_read(call: Call) -> bool:
+def _is_read(call: faults.Call) -> bool:
     return call.operation.rpartition(".")[2] in READS
 
 
-def _described(fault: Fault) -> str:
+def _described(fault: faults.Fault) -> str:
     """What a fault does, for the story."""
     moment = fault.moment
-    happenings: dict[type[Fault], str] = {
-        Crash: f"the process dies {moment}",
-        LoseRequest: f"the request is lost: {moment.point}",
-        LoseAnswer: f"the answer is lost: {moment.point}",
-        ArriveLate: f"the request is late: {moment.point}",
-        Unavailable: f"the server is unavailable: {moment.point}",
-        Outage: f"the service is away {moment}",
-        Refuse: f"the server refuses: {moment.point}",
-        Answer: f"the server does nothing and answers: {moment.point}",
-        Zombie: f"the process stops {moment}",
-        ExpireLease: f"the lease runs out {moment}",
-        Drain: f"the worker is told to stop {moment}",
-        ForeignCommit: f"another writer commits {moment}",
-        Meanwhile: f"the test acts {moment}",
+    happenings: dict[type[faults.Fault], str] = {
+        faults.Crash: f"the process dies {moment}",
+        faults.LoseRequest: f"the request is lost: {moment.point}",
+        faults.LoseAnswer: f"the answer is lost: {moment.point}",
+        faults.ArriveLate: f"the request is late: {moment.point}",
+        faults.Unavailable: f"the server is unavailable: {moment.point}",
+        faults.Outage: f"the service is away {moment}",
+        faults.Refuse: f"the server refuses: {moment.point}",
+        faults.Answer: f"the server does nothing and answers: {moment.point}",
+        faults.Zombie: f"the process stops {moment}",
+        faults.ExpireLease: f"the lease runs out {moment}",
+        faults.Drain: f"the worker is told to stop {moment}",
+        faults.ForeignCommit: f"another writer commits {moment}",
+        faults.Meanwhile: f"the test acts {moment}",
     }
-    until = f", until {fault.until}" if isinstance(fault, Zombie | ArriveLate) else ""
+    until = f", until {fault.until}" if isinstance(fault, faults.Zombie | faults.ArriveLate) else ""
     return happenings[type(fault)] + until
 
 
-def lost_answer(call: Call) -> object:
+def lost_answer(call: faults.Call) -> object:
     """What a caller sees of a call without an answer: a value or an error, by what it asked."""
     text = f"{call.operation}: the request left and no answer came"
     if call.operation in UNANSWERED_IS_A_VALUE:
@@ -426,4 +410,6 @@ def lost_answer(call: Call) -> object:
 
 def losing_answers(installation: Installation) -> Installation:
     """The same installation for a worker that never sees an answer; its requests take effect."""
-    return faulty_installation(installation, FaultInjector([always(lose_answer(ANY_CALL))]))
+    return faulty_installation(
+        installation, FaultInjector([faults.always(faults.lose_answer(faults.ANY_CALL))])
+    )
