@@ -110,7 +110,7 @@ def look() -> None:
 CASES = (
     Case("nothing goes wrong", (), ONE, ONE),
     Case("crash before the download", (crash(before="download"),), RESUMED, RESUMED),
-    Case("crash before the body", (crash(before="body"),), RESUMED, RESUMED),
+    Case("crash before the body", (crash(before="function"),), RESUMED, RESUMED),
     Case("crash before staging", (crash(before="stage"),), ANEW, ANEW),
     Case("crash after staging", (crash(after="stage"),), ANEW, ANEW),
     Case("crash before the merge", (crash(before="merge"),), RESUMED, ANEW),
@@ -184,10 +184,12 @@ CASES = (
         Outcome("COMPLETED", PUBLISHED, (LATE, DONE), 1),
         Outcome("COMPLETED", PUBLISHED, (LATE, DONE), 2),
     ),
-    Case("a deploy before the body", (drain(before="body"),), MOVED_ON, MOVED_ON),
+    Case("a deploy before the body", (drain(before="function"),), MOVED_ON, MOVED_ON),
     Case("a deploy before the merge", (drain(before="merge"),), ONE, ONE),
     Case("a foreign commit after staging", (foreign_commit(after="stage"),), REFUSED, DROPPED),
-    Case("a foreign commit before the body", (foreign_commit(before="body"),), REFUSED, DROPPED),
+    Case(
+        "a foreign commit before the body", (foreign_commit(before="function"),), REFUSED, DROPPED
+    ),
     Case(
         "a foreign commit after the merge",
         (foreign_commit(after="merge"),),

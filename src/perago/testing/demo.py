@@ -172,7 +172,7 @@ class Played:
     report: str
 
     @property
-    def bodies(self) -> int:
+    def function_runs(self) -> int:
         """How often code of a task ran to its end."""
         return sum("function-ended" in attempt.phases() for attempt in self.story.attempts)
 
@@ -249,7 +249,7 @@ def narrate(number: int, played: Played) -> Iterator[str]:
             yield f"   {attempt.reference} attempt {attempt.number}: {_end(attempt, injected)}"
     yield f"   main: {_history(played.story)}"
     if shown.status == "COMPLETED":
-        yield f"   report: {plain(played.report)} after {played.bodies} runs of task code"
+        yield f"   report: {plain(played.report)} after {played.function_runs} runs of task code"
     elif transaction:
         yield f"   workflow {shown.status}: main has none of its three steps, nothing was lost"
         yield "   they are held on a private branch: `perago diff RUN` shows what they would change"
@@ -381,7 +381,7 @@ def _document(played: Played) -> dict[str, object]:
         "report": played.report,
         "broken": list(played.shown.problems),
         "as_expected": played.as_expected,
-        "bodies": played.bodies,
+        "function_runs": played.function_runs,
         "story": story_document(played.story),
     }
 
@@ -397,7 +397,7 @@ QUIET = {
 
 @contextmanager
 def demo_session() -> Generator[None]:
-    """The session that bodies of this process find."""
+    """The session that task functions of this process find."""
     process_session(SparkConfiguration(master="local[2]", options=QUIET), needs_s3a=False)
     try:
         yield

@@ -93,7 +93,7 @@ def _point(*operations: str, counts: Callable[[Call], bool] = lambda _: True) ->
 POINTS: Mapping[str, Point] = MappingProxyType(
     {
         "download": _point("pipeline.materialise"),
-        "body": _point("body.run"),
+        "function": _point("body.run"),
         "compare": _point("pipeline.plan"),
         "fence": _point("queue.read_workflow"),
         "branch": _point("branches.create", counts=_is_staging_branch),
@@ -395,7 +395,7 @@ def drain(
     attempt: int = 1,
     task: str | None = None,
 ) -> Drain:
-    """The worker is told to stop, as a deploy does, such as `drain(before="body")`."""
+    """The worker is told to stop, as a deploy does, such as `drain(before="function")`."""
     return Drain(_moment(before, after, nth=nth, attempt=attempt, task=task))
 
 

@@ -41,10 +41,10 @@ def test_a_fault_of_dev_is_given_to_a_task_that_is_there(shell: Shell) -> None:
     shell.write(FREE)
     shell(f"perago workflow new {shell.module} --output {shell.project}")
     run = f"perago dev {shell.project}/{shell.module}.json {shell.module} --once"
-    printed = shell(f"{run} --fault crash:after=body,task=nothing")
+    printed = shell(f"{run} --fault crash:after=function,task=nothing")
     [row] = json.loads(shell.follow("PRG-X007", printed, MODULE=shell.module).out)["tasks"]
     for name in (row["name"], row["taskReferenceName"]):
-        assert shell(f"{run} --fault crash:after=body,task={name}").code == 0
+        assert shell(f"{run} --fault crash:after=function,task={name}").code == 0
 
 
 def test_attempts_are_looked_for_in_a_repository_that_is_named(shell: Shell) -> None:

@@ -53,7 +53,10 @@ async def _scene(*faults: Fault, policy: str = "settled") -> SceneView:
     ("text", "fault"),
     [
         ("crash:before=merge", crash(before="merge")),
-        ("crash:after=body,task=clean,attempt=2", crash(after="body", task="clean", attempt=2)),
+        (
+            "crash:after=function,task=clean,attempt=2",
+            crash(after="function", task="clean", attempt=2),
+        ),
         ("lose-answer:point=merge,nth=2", lose_answer("merge", nth=2)),
         ("arrive-late:point=merge,until=idle", arrive_late("merge", until="idle")),
         ("zombie", zombie()),

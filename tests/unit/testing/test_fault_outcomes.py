@@ -130,20 +130,20 @@ async def test_another_writer_acts_while_a_call_is_on_its_way(
 
 
 @pytest.mark.parametrize("until", ["retried", "published", "accepted", "idle"])
-@pytest.mark.parametrize("point", ["download", "body", "stage", "merge", "complete"])
+@pytest.mark.parametrize("point", ["download", "function", "stage", "merge", "complete"])
 async def test_a_zombie_that_stops_anywhere(
     perago_env: PeragoEnvironment, point: str, until: str
 ) -> None:
     await _survives(perago_env, "settled", zombie(before=point, until=until))
 
 
-@pytest.mark.parametrize("point", ["download", "body", "stage", "decide", "merge", "complete"])
+@pytest.mark.parametrize("point", ["download", "function", "stage", "decide", "merge", "complete"])
 async def test_a_lease_that_runs_out_anywhere(perago_env: PeragoEnvironment, point: str) -> None:
     await _survives(perago_env, "settled", expire_lease(before=point))
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-@pytest.mark.parametrize("point", ["download", "body", "stage", "decide", "merge", "complete"])
+@pytest.mark.parametrize("point", ["download", "function", "stage", "decide", "merge", "complete"])
 async def test_a_worker_that_is_told_to_stop_anywhere(
     perago_env: PeragoEnvironment, policy: str, point: str
 ) -> None:
@@ -156,7 +156,7 @@ async def test_a_worker_that_is_told_to_stop_anywhere(
     (row,) = await run.attempts("clean")
     assert row.snapshot.retry_count == 0
     # After the task function the attempt goes on to its end, whatever it was told.
-    gone = ["HANDED_BACK"] if point in {"download", "body"} else []
+    gone = ["HANDED_BACK"] if point in {"download", "function"} else []
     assert [story.status for story in perago_env.attempts] == [*gone, "COMPLETED"]
     assert await perago_env.check_invariants(settled=policy == "settled") == []
 

@@ -60,7 +60,10 @@ BEFORE_MERGE = Moment("merge", Side.BEFORE)
     ("fault", "expected"),
     [
         (crash(before="merge"), Crash(BEFORE_MERGE)),
-        (crash(after="body", task="clean"), Crash(Moment("body", Side.AFTER, task="clean"))),
+        (
+            crash(after="function", task="clean"),
+            Crash(Moment("function", Side.AFTER, task="clean")),
+        ),
         (crash(before="merge", nth=3), Crash(Moment("merge", Side.BEFORE, nth=3))),
         (lose_answer("merge", nth=2), LoseAnswer(Moment("merge", Side.AFTER, nth=2))),
         (lose_request("merge"), LoseRequest(BEFORE_MERGE)),
@@ -104,7 +107,7 @@ def test_every_moment_and_every_call_of_a_port_can_have_a_fault(name: str) -> No
 
 @pytest.mark.parametrize("name", ["merg", "branches", "branches.push", "", "queue."])
 def test_a_moment_that_does_not_exist_is_refused_with_the_list(name: str) -> None:
-    with pytest.raises(ValueError, match=r"expected one of download, body, .*branches\.merge"):
+    with pytest.raises(ValueError, match=r"expected one of download, function, .*branches\.merge"):
         crash(before=name)
 
 
@@ -128,7 +131,7 @@ def outage_behind(point: str) -> Fault:
     return outage(after=point)
 
 
-@pytest.mark.parametrize("point", ["body", "compare", "directories.create"])
+@pytest.mark.parametrize("point", ["function", "compare", "directories.create"])
 @pytest.mark.parametrize(
     "make",
     [lose_answer, lose_request, arrive_late, unavailable, outage_behind],

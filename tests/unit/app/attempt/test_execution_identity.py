@@ -279,7 +279,7 @@ async def _rerun_newest(scene: AttemptScene) -> None:
 async def test_an_attempt_that_is_stale_leaves_no_mark(tmp_path: Path) -> None:
     """It stood still between its poll and its mark; meanwhile its row was rerun."""
     scene = await AttemptScene(tmp_path, PolicySetting.SETTLED).started()
-    await scene.next_attempt(crash(before="body"))
+    await scene.next_attempt(crash(before="function"))
     rerun = meanwhile(lambda: _rerun_newest(scene), before="fence")
 
     story = await scene.next_attempt(rerun)
@@ -312,7 +312,7 @@ async def test_a_mark_that_lands_after_a_rerun_splits_no_chain(tmp_path: Path, n
 
 async def test_a_rerun_of_a_retry_that_was_seen_working_computes_anew(tmp_path: Path) -> None:
     scene = await AttemptScene(tmp_path, PolicySetting.SETTLED).started()
-    await scene.next_attempt(crash(before="body"))
+    await scene.next_attempt(crash(before="function"))
     await scene.next_attempt(crash(before="merge"))
     assert scene.runs == 1
     await _rerun_newest(scene)
@@ -339,7 +339,7 @@ MARK_TROUBLES: Sequence[Fault] = [
 async def test_a_mark_without_an_answer_is_put_again(tmp_path: Path, trouble: Fault) -> None:
     """The first tags of a retry are marks; without them a rerun looks like a retry."""
     scene = await AttemptScene(tmp_path, PolicySetting.SETTLED).started()
-    await scene.next_attempt(crash(before="body"))
+    await scene.next_attempt(crash(before="function"))
     story = await scene.next_attempt(trouble)
     assert story.accepted, story.reason
     assert len(_marks(scene)) == 2, "that of the first row, and its own"

@@ -64,7 +64,7 @@ async def test_a_change_below_the_folder_is_in_the_way(tmp_path: Path) -> None:
     assert scene.publications() == []
 
 
-@pytest.mark.parametrize("point", ["body", "stage", "merge", "complete"])
+@pytest.mark.parametrize("point", ["function", "stage", "merge", "complete"])
 async def test_whatever_dies_one_publication_in_the_folder_comes_of_it(
     tmp_path: Path, point: str
 ) -> None:

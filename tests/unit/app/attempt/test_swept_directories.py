@@ -21,7 +21,7 @@ async def test_a_directory_that_is_swept_while_it_is_compared_publishes_nothing(
     scene = await AttemptScene(tmp_path, PolicySetting.SETTLED).started()
     if on_spark:  # without a gateway: Spark works on local files
         scene.task = task_of(spark_task)
-    written = [Answer(Moment("body", Side.BEFORE), BodyReturned({}))] if on_spark else []
+    written = [Answer(Moment("function", Side.BEFORE), BodyReturned({}))] if on_spark else []
 
     def sweep() -> None:
         for path in tmp_path.glob("**/task_id=*/**/*"):
