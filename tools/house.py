@@ -25,7 +25,7 @@ FILES_MAX, LINES_MAX, IMPORT_SHARE_MAX = 240, 31_000, 0.07
 # these, and they may only fall. Comments and blank lines do not count, because a reason that is
 # written down is no reason to fail. A new capability raises them by what it needs, and its commit
 # says which.
-FILES_REACHED, CODE_LINES_REACHED, IMPORT_SHARE_REACHED = 234, 43_400, 0.07
+FILES_REACHED, CODE_LINES_REACHED, IMPORT_SHARE_REACHED = 234, 42_900, 0.07
 TRIO = ("78", "25000", "170", "8 / 32 / 348", "6.9 %", "14.4 %", "2.19", "")
 PYICEBERG = ("82", "39000", "211", "3 / 21 / 149", "5.4 %", "5.3 %", "0.53", "")
 BY_HAND = (
