@@ -41,9 +41,7 @@ async def test_work_that_is_handed_in_while_the_loop_ends_is_refused() -> None:
 
     closed = asyncio.ensure_future(asyncio.to_thread(thread.close, last()))
     assert await asyncio.to_thread(closing.wait, 10)
-    work = asyncio.sleep(60)
     with pytest.raises(NotSentError, match="closed meanwhile"):
-        await asyncio.wait_for(thread.run(work), timeout=1.0)
-    work.close()
+        await asyncio.wait_for(thread.run(asyncio.sleep(60)), timeout=1.0)
     handed_in.set()
     await closed

@@ -58,7 +58,7 @@ async def test_head_parent_loses_a_foreign_commit_and_the_demonstration_says_so(
     assert "head-parent does not promise more" in "\n".join(narrate(4, played))
 
 
-async def test_a_crash_after_the_merge_costs_a_run_of_the_function_only_without_a_decision() -> None:
+async def test_a_crash_after_the_merge_costs_a_run_only_without_a_decision() -> None:
     crash = SCENES[1]
     assert (await play(crash, "settled")).function_runs == 3
     assert (await play(crash, "head-parent")).function_runs == 4

@@ -276,6 +276,7 @@ def page_of(read: Callable[[Mapping[str, Any]], Value], key: str) -> Callable[[b
     def read_page(body: bytes) -> Page[Value]:
         page = json.loads(body)
         results, more = page["results"], page["pagination"]["has_more"]
+        # An empty page that says more follow is no answer: it would be asked for without end.
         last = results[-1][key] if results or more else ""
         return Page(tuple(read(each) for each in results), more, last)
 

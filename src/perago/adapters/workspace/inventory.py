@@ -155,14 +155,15 @@ class Inventories:
                 source.repository, base, source.commit, prefix=prefix, after=after
             )
         )
-        try:
-            # The server compares while this host reads.
-            held, first = await self._concurrency.together(
-                self._concurrency.blocking(lambda: _read(body)), anext(listed)
-            )
-            return None if held is None else await _applied(source.prefix, held, first, listed)
-        except MissingError:  # a commit is gone: the listing says which
-            return None
+        async with contextlib.aclosing(listed):
+            try:
+                # The server compares while this host reads.
+                held, first = await self._concurrency.together(
+                    self._concurrency.blocking(lambda: _read(body)), anext(listed)
+                )
+                return None if held is None else await _applied(source.prefix, held, first, listed)
+            except MissingError:  # a commit is gone: the listing says which
+                return None
 
 
 async def _applied(

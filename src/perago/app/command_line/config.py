@@ -14,7 +14,7 @@ import typer
 
 from perago._version import __version__
 from perago.app.command_line.reporting import CommandGroup, JsonOption, say, say_json
-from perago.app.connections import lakefs_connection
+from perago.app.connections import connections_of
 from perago.app.pipeline_parts import route_in_force
 from perago.app.settings.settings import ShownSetting, load_settings, settings_as_found
 from perago.domain.errors import RuntimeConfigError
@@ -36,7 +36,9 @@ def show(
         rows = list(settings.shown())
         found = {row.name: row.origin for row in rows}
         route, decided_by = route_in_force(
-            lakefs_connection(settings), f"PERAGO_TRANSFER_ROUTE, {found['PERAGO_TRANSFER_ROUTE']}"
+            # Both are made, so that wrong settings of Conductor are refused here too.
+            connections_of(settings).lakefs,
+            f"PERAGO_TRANSFER_ROUTE, {found['PERAGO_TRANSFER_ROUTE']}",
         )
     except RuntimeConfigError:
         # Asked for by the remedies of wrong settings: where each comes from must be seen.

@@ -182,7 +182,7 @@ class _Reader:
         self, task: str, fields: _Fields, params: Mapping[str, object], taken: AbstractSet[str]
     ) -> None:
         """Refuse a field that is like one of the task, and tell of any other unknown one."""
-        for name in self._unknown(fields, params):
+        for name in sorted(self._whole(params).keys() - fields.known):
             if self._path_of(name) in taken:
                 continue  # it is for something else in the definition
             text = f"{task} has no param {name}, says its TaskDef on Conductor"
@@ -193,13 +193,15 @@ class _Reader:
 
     def missing(self, fields: _Fields, params: Mapping[str, object]) -> dict[str, str]:
         """Where in the params a field would be that the task needs and is not given, and which."""
+        given = self._whole(params)
         # An unknown name may be the second name of a field, which the schema does not show.
-        if self._unknown(fields, params):
+        if given.keys() - fields.known:
             return {}
         absent = {
             path: name
             for name in fields.required
-            if (path := self._path_of(name)) and _at(params, path) is _ABSENT
+            # A name with a dot is found as a name, and not at a path.
+            if name not in given and (path := self._path_of(name)) and _at(params, path) is _ABSENT
         }
         if _path_in(self.given) is not None:
             return absent
@@ -213,11 +215,10 @@ class _Reader:
             return _path_in(as_mapping(self.given).get(name))
         return _joined(whole, name)
 
-    def _unknown(self, fields: _Fields, params: Mapping[str, object]) -> list[str]:
-        """What stands beside the fields of the task, where one path has all of its params."""
+    def _whole(self, params: Mapping[str, object]) -> Mapping[str, object]:
+        """All params of the task, where one path has them; else nothing."""
         whole = _path_in(self.given)
-        given = as_mapping(None if whole is None else _at(params, whole))
-        return sorted(given.keys() - fields.known)
+        return as_mapping(None if whole is None else _at(params, whole))
 
 
 def _readers(definition: Mapping[str, object]) -> Iterator[_Reader]:

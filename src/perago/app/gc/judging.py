@@ -103,7 +103,7 @@ def workflow_in(record: CommitRecord) -> str:
 
 @dataclass(slots=True)
 class PassSoFar:
-    """The repository, the ages, and a line for each leftover that was judged."""
+    """The services, the repository, the ages, and a line for each leftover that was judged."""
 
     lakefs: LakeFSInstallation
     queue: TaskQueue

@@ -87,6 +87,16 @@ def test_config_exits_with_3_if_a_setting_is_wrong(
     assert ran.err.startswith("error: PERAGO_STRICT_INPUT must be 'true' or 'false'\n")
 
 
+def test_config_refuses_settings_of_a_conductor_that_cannot_be_asked(
+    project: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PERAGO_CONDUCTOR", "https://c.example/api")
+    monkeypatch.setenv("PERAGO_TLS_CA_FILE", str(project / "missing"))
+    ran = run("config", "show")
+    assert (ran.code, "PRG-C006" in ran.err) == (3, True)
+    assert f"PERAGO_TLS_CA_FILE={project / 'missing'}" in ran.out
+
+
 def test_config_names_the_file_of_a_secret_that_cannot_be_read(
     project: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from perago import build_taskdef, task
 from perago.adapters.memory.conductor_server import MemoryConductor
@@ -98,6 +98,17 @@ def clean(params: Params) -> Result:
     return Result(rows=params.least)
 
 
+class Dotted(BaseModel):
+    """A field whose name in JSON has a dot."""
+
+    size: int = Field(alias="a.b")
+
+
+@task(name="team.dotted", owner_email="team@example.org")
+def measure(params: Dotted) -> Result:
+    return Result(rows=params.size)
+
+
 CLEAN = task_of(clean)
 WHOLE = "${workflow.input.params.team_clean}"
 PARTS = {
@@ -112,6 +123,7 @@ async def conductor() -> ConductorInstallation:
     """A Conductor that knows the task."""
     conductor = conductor_installation(MemoryConductor(VirtualClock()), WorkerHandle())
     await conductor.definitions.put(build_taskdef(CLEAN))
+    await conductor.definitions.put(build_taskdef(task_of(measure)))
     return conductor
 
 
@@ -192,6 +204,7 @@ async def test_a_field_that_nothing_gives_is_missing(
         (of(row()), {"team_clean": {"least": "1", "note": None}}),
         (of(row()), {"team_clean": "as text"}),
         (of(row()), {"team_clean": {"second_name_of_least": 1}}),
+        (of(row(name="team.dotted")), {"team_clean": {"a.b": 1}}),
         (of(row(PARTS)), {"from": {"least": 1}}),
         (of(row(PARTS)), {"from": "as text"}),
         (of(row({"least": 1, "note": None})), {}),
@@ -210,6 +223,7 @@ async def test_a_field_that_nothing_gives_is_missing(
         "all that is needed",
         "no object",
         "perhaps under a second name",
+        "a name with a dot",
         "null where the field takes it",
         "no object above",
         "said by the definition",
