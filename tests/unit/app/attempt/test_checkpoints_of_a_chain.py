@@ -69,6 +69,22 @@ async def test_an_attempt_that_adopts_removes_those_of_the_other_input(tmp_path:
     assert checkpoints(harness) == []
 
 
+async def test_a_retry_without_decisions_by_tag_keeps_no_checkpoint(tmp_path: Path) -> None:
+    """It knows its key, and no decision would ever remove what is kept under that."""
+
+    def fail_and_keep(workspace: Path, run: int) -> None:
+        if run == 1:
+            raise TaskFailed("once")
+        perago.current_attempt().checkpoint(workspace)
+
+    scene = AttemptScene(tmp_path, PolicySetting.HEAD_PARENT, body=fail_and_keep)
+    await scene.start()
+    assert (await scene.next_attempt()).status == "FAILED"
+    retry = await scene.next_attempt()
+    assert "PRG-B005" in str(retry.reason)
+    assert checkpoints(scene) == []
+
+
 async def test_of_several_branches_the_newest_counts(tmp_path: Path) -> None:
     """An attempt could not remove the branch of the attempt before it."""
     found: list[object] = []

@@ -17,6 +17,7 @@ from perago.app.authoring.guardrails import forbid_glob
 from perago.app.authoring.workspace_spec import WorkspaceSpec
 from perago.app.gc.local_pass import sweep_directories
 from perago.domain.checkpoints import read_kept_outcome
+from perago.domain.commit_metadata import LOGICAL_EXECUTION_KEY
 from perago.domain.errors import GuardrailViolation
 from perago.domain.policy import PolicySetting
 from perago.domain.retention import RetentionTimes
@@ -267,6 +268,23 @@ async def test_other_policies_keep_nothing(tmp_path: Path, policy: PolicySetting
     assert list(host.root.glob(".perago-attempts/*.outcome")) == []
     await host.next_attempt()
     assert host.harness.runs == 2
+
+
+@pytest.mark.parametrize("policy", [PolicySetting.HEAD_PARENT, PolicySetting.LINEAGE])
+async def test_a_retry_of_other_policies_keeps_nothing_either(
+    tmp_path: Path, policy: PolicySetting
+) -> None:
+    """It has a key, because it looked for decisions, and its attempts do not agree by that."""
+    host = Host(tmp_path, policy)
+    await host.die_after_the_function()
+    assert await host.harness.attempt(host.worker(crash(before="compare"))) is None
+    await host.lose_the_lease()
+    assert list(host.root.glob(".perago-attempts/*.outcome")) == []
+
+    await host.next_attempt()
+
+    assert host.harness.runs == 3
+    assert LOGICAL_EXECUTION_KEY not in host.harness.repository.head().metadata
 
 
 async def test_a_disk_that_refuses_the_record_costs_no_attempt(host: Host) -> None:
