@@ -12,7 +12,7 @@ from perago.adapters.spark.workspace_pipeline import SizedPipeline, SparkWorkspa
 from perago.adapters.workspace.pipeline import LocalWorkspacePipeline
 from perago.app.connections import Connections, LakeFSConnection, connections_of
 from perago.app.container import Container, open_lakefs
-from perago.app.pipeline_parts import open_part_work, publications, verify
+from perago.app.pipeline_parts import cache_directory, open_part_work, publications, verify
 from perago.app.settings.settings import load_settings
 from perago.domain.errors import RuntimeConfigError
 from perago.domain.lakefs import CommitId, RepositoryId
@@ -72,6 +72,18 @@ def test_the_settings_say_who_and_how_many(tmp_path: Path, monkeypatch: pytest.M
     Container(connections=Connections(settings, REAL)).pipeline()
     options = {"spark.executor.memory": "4g"}
     assert made == [SparkConfiguration(master="local[2]", options=options), 17]
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"), [({}, "workspaces/.perago-cache"), ({"PERAGO_CACHE_DIR": "fast"}, "fast")]
+)
+def test_the_cache_is_beside_the_workspaces_unless_the_settings_say_otherwise(
+    tmp_path: Path, said: dict[str, str], expected: str
+) -> None:
+    given = {name: str(tmp_path / folder) for name, folder in said.items()}
+    root = {"PERAGO_WORKSPACE_ROOT": str(tmp_path / "workspaces")}
+    settings = load_settings(cwd=tmp_path, process_env=root | given)
+    assert cache_directory(settings) == tmp_path / expected
 
 
 def test_what_executors_do_survives_the_way_to_them_and_is_opened_once() -> None:

@@ -94,6 +94,18 @@ async def test_a_cache_that_may_outgrow_its_disk_gets_a_size(tmp_path: Path) -> 
     assert (found.status, after.status) == (Status.WARNING, Status.OK)
 
 
+async def test_a_cache_on_a_disk_of_its_own_is_the_one_that_is_measured(tmp_path: Path) -> None:
+    cache = tmp_path / "fast"
+    cache.mkdir()
+    (cache / "content").write_bytes(bytes(200_000))
+    given = {"PERAGO_CACHE_DIR": str(cache)}
+    (found,) = await DoctorScene(tmp_path, variables=given).found(doctor_host.cache)
+    assert not found.evidence.startswith("empty")
+    assert f" in {cache}" in found.evidence
+    (full,) = await DoctorScene(tmp_path, variables=FULL | given).found(doctor_host.disk)
+    assert full.commands[0] == f"rm -r {cache}"
+
+
 async def test_a_machine_without_leftovers_is_in_order(tmp_path: Path) -> None:
     (found,) = await DoctorScene(tmp_path).found(doctor_host.leftovers)
     assert found.status is Status.OK
