@@ -25,7 +25,7 @@ from perago.app.attempt.patience import Patience
 from perago.app.authoring.task_definition import MetricSpec, TaskDefinition, build_taskdef
 from perago.app.authoring.workspace_spec import WorkspaceSpec
 from perago.app.settings.settings import Settings, load_settings
-from perago.app.start_worker import check_conductor, check_services
+from perago.app.start_worker import check_conductor, check_services, known_secrets
 from perago.app.telemetry.metrics import Metrics
 from perago.app.worker.executor import ExecutorStartError
 from perago.app.worker.polling import PolledType, ServiceGate
@@ -47,6 +47,7 @@ from perago.app.worker_assembly import (
 )
 from perago.domain.errors import RuntimeConfigError
 from perago.domain.policy import PolicySetting
+from perago.domain.text import MASK, Secrets
 from perago.ports.conductor import TaskDefinitions
 from perago.ports.errors import AccessDeniedError, UnavailableError, WrongServerError
 from perago.ports.system import Clock
@@ -135,6 +136,18 @@ def test_what_a_task_uses_is_required(
     with pytest.raises(RuntimeConfigError) as caught:
         check_services(settings(tmp_path, env), tasks)
     assert str(caught.value) == text
+
+
+@pytest.mark.parametrize("name", ["LAKECTL_CREDENTIALS_SECRET_ACCESS_KEY", "CONDUCTOR_AUTH_SECRET"])
+def test_a_secret_from_a_file_is_masked_as_one_from_the_environment_is(
+    tmp_path: Path, name: str
+) -> None:
+    """The environment names the file alone, so only the settings know what is in it."""
+    file = tmp_path / "secret"
+    file.write_text("hunter2secret\n")
+    env = LAKEFS | {f"{name}_FILE": str(file)}
+    secrets = Secrets.of(known_secrets(settings(tmp_path, env), env))
+    assert secrets.masked("401 for hunter2secret") == f"401 for {MASK}"
 
 
 @final
