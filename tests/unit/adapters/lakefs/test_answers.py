@@ -38,6 +38,15 @@ def test_an_object_is_taken_over_field_by_field() -> None:
     assert page_of_objects(page(STATS, more=True)) == Page((entry,), more=True, last="a")
 
 
+def test_the_page_after_one_is_asked_for_after_its_last_entry() -> None:
+    first, last = {**STATS, "path": "a"}, {**STATS, "path": "b"}
+
+    found = page_of_objects(page(first, last, more=True))
+
+    assert [entry.path for entry in found.items] == ["a", "b"]
+    assert found.last == "b"
+
+
 def test_an_object_without_type_and_metadata_has_the_usual_ones() -> None:
     bare = {key: STATS[key] for key in ("path", "checksum", "size_bytes", "mtime")}
 
