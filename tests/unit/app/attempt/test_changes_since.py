@@ -180,6 +180,18 @@ async def test_a_check_is_refused_because_its_view_shows_the_changes() -> None:
         )
 
 
+async def test_a_task_without_a_workspace_is_refused() -> None:
+    @task(name="free", owner_email="data@example.com")
+    def free(params: Params) -> Counted:
+        del params
+        return Counted(everything=current_attempt().changes() is None)
+
+    with PeragoEnvironment() as env:
+        await env.run(free)
+        refused = ChangesRefusedError.because("the task has no workspace")
+        assert f"{refused} [ChangesRefusedError PRG-B007]" in (env.attempts[0].reason or "")
+
+
 def test_a_refusal_says_why() -> None:
     error = ChangesRefusedError.because("the task has no workspace")
     assert str(error) == "what changed cannot be said: the task has no workspace"
