@@ -140,6 +140,14 @@ def test_both_services_are_reached_with_what_the_settings_say(tmp_path: Path) ->
     assert "hush" not in repr(found)
 
 
+def test_the_password_of_a_proxy_is_in_no_text_of_the_connections(tmp_path: Path) -> None:
+    """By its type no address is a secret, so the settings show it."""
+    env = {"PERAGO_CONDUCTOR": PLAIN, "ALL_PROXY": "http://me:hush@p:1"}
+    settings = load_settings(cwd=tmp_path, process_env=env)
+    assert settings.https_proxy == "http://me:hush@p:1"
+    assert "hush" not in repr(connections_of(settings))
+
+
 @pytest.mark.parametrize("connection", [lakefs_connection, conductor_connection])
 def test_a_file_without_certificates_is_refused(tmp_path: Path, connection: object) -> None:
     assert callable(connection)

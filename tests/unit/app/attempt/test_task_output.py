@@ -4,6 +4,7 @@ import shutil
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import cast
 
 import pytest
@@ -117,6 +118,16 @@ def test_no_reason_has_a_secret_and_half_of_one_neither() -> None:
     settings = AttemptSettings("worker", failure_reason_max_length=30, secrets=Secrets.of([secret]))
     reason = _failed(TaskFailed(f"cannot open a://key:{secret}@host"), "ref", settings)
     assert reason == "cannot open a://key:***@host"
+
+
+def test_an_attempt_as_text_shows_nothing_of_its_ports() -> None:
+    """They are made of the clients of adapters, and any of them may show its key."""
+    ports = cast("AttemptPorts", SimpleNamespace(queue="https://key:hush@conductor"))
+    row = AttemptSnapshot("w", "t", "free", "free", AttemptStatus.IN_PROGRESS)
+    settings, free_task = AttemptSettings("worker"), _definition(free)
+    dispatch = Attempt(ports, free_task, AttemptRecord(row, {}), ExecutionId("e"), settings)
+    assert "hush" in repr(ports)
+    assert "hush" not in repr(dispatch)
 
 
 def test_a_command_in_a_reason_can_be_typed_and_makes_no_reason_too_long() -> None:
