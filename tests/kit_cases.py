@@ -281,3 +281,28 @@ def hostile_scene(text: str) -> SceneView:
         attempts=(attempt,),
         repositories=(RepositoryView(text, (branch,)),),
     )
+
+
+async def given_to_clean(repository: Repository) -> dict[str, object]:
+    """The input of a workflow of `clean` alone."""
+    return {"workspace": await repository.workspace(), "params": {"clean": {}}}
+
+
+async def attempts_one_by_one(env: PeragoEnvironment) -> None:
+    """Faults of their own, and between two of them a look at what the first has left."""
+    clean, runs = counting_task()
+    repository = await env.repository("repo", {"data/in.txt": "in"})
+    given = await given_to_clean(repository)
+    run = await env.start(clean, given)
+
+    died = await env.next_attempt(crash(after="decide"))
+    assert (died.number, died.status, runs) == (1, "DIED", [1])
+    assert len(await repository.history()) == 2, "nothing is published"
+    stopped = await env.next_attempt(zombie(before="merge"))
+    assert (stopped.number, stopped.status) == (2, "RUNNING")
+    assert await run.status() == "RUNNING"
+    await env.until_idle()
+
+    await env.assert_completed(run)
+    assert (runs, env.pending_faults) == ([1], ())
+    await env.assert_sound()

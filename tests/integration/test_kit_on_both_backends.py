@@ -10,7 +10,7 @@ from contextlib import ExitStack
 
 import pytest
 from tests.approved_runs import approve_a_run, refuse_a_run
-from tests.kit_cases import CASES, Case, Outcome, outcome_of
+from tests.kit_cases import CASES, Case, Outcome, attempts_one_by_one, outcome_of
 from tests.prefixed_songs import (
     SongTask,
     assert_each_song_has_its_folder,
@@ -57,6 +57,12 @@ async def test_every_case_ends_as_in_memory(environments: Environments, policy: 
 
     differences = await asyncio.gather(*(in_turn(case) for case in CASES))
     assert not any(differences), "\n\n".join(filter(None, differences))
+
+
+@pytest.mark.lakefs
+@pytest.mark.conductor
+async def test_attempts_one_by_one(environments: Environments) -> None:
+    await attempts_one_by_one(environments("settled"))
 
 
 @pytest.mark.lakefs

@@ -401,7 +401,7 @@ class LoopThread:
 
         with self._lock:
             if self._is_closed:
-                work.close()  # left alone, it would warn that nobody awaited it
+                work.close()  # Python warns of a coroutine that is dropped
                 raise NotSentError("the client was closed meanwhile")
             self._loop.call_soon_threadsafe(start)
         waiting = asyncio.wrap_future(ended)

@@ -63,11 +63,14 @@ MAKERS: Mapping[str, Callable[..., Fault]] = MappingProxyType(
         "foreign-commit": faults.foreign_commit,
         "lose-answer": faults.lose_answer,
         "lose-request": faults.lose_request,
+        "outage": faults.outage,
         "unavailable": faults.unavailable,
         "zombie": faults.zombie,
     }
 )
-NUMBERS = frozenset({"nth", "attempt"})
+NUMBERS: Mapping[str, type[float]] = MappingProxyType(
+    {"nth": int, "attempt": int, "seconds": float}
+)
 SEEN_AGAIN_SECONDS = 0.05  # 20 pictures a second: more are not seen, and each is a line of JSON
 # The words of a story that have a colour on a terminal.
 COLOURS: Mapping[str, Sequence[str]] = MappingProxyType(
@@ -94,7 +97,7 @@ def parse_fault(text: str) -> Fault:
         key, equals, value = part.partition("=")
         if not equals:
             raise ValueError(f"{text}: expected key=value, found {part!r}")
-        options[key] = int(value) if key in NUMBERS else value
+        options[key] = NUMBERS[key](value) if key in NUMBERS else value
     try:
         return maker(**options)
     except TypeError as error:
@@ -371,7 +374,13 @@ def live_view(console: Console) -> Generator[Callable[[RunReport], None]]:
 def drawn(report: RunReport, height: int) -> Text:
     """A report on a terminal: of a run that goes on, the newest lines that fit on it."""
     live = report.page.live
-    lines = [*(report.lines[-height:] if live else report.lines), *report.page.error.splitlines()]
+    tasks = [  # known of a run that has ended, also of a step that still waits for a person
+        "  ".join(f"{task.name} {task.status}" for task in workflow.tasks)
+        for scene in report.page.scenes
+        for workflow in scene.workflows
+    ]
+    lines = [*(report.lines[-height:] if live else report.lines), *tasks]
+    lines += report.page.error.splitlines()
     cut: Literal["ellipsis", "fold"] = "ellipsis" if live else "fold"
     text = Text("\n".join(map(plain, lines)), no_wrap=live, overflow=cut)
     for colour, words in COLOURS.items():

@@ -238,8 +238,11 @@ class EmbeddedWorkers:
 
     async def next_attempt(
         self, workflow_ids: Sequence[str], faults: Sequence[Fault]
-    ) -> AttemptStory:
-        """Poll one row, as soon as one waits, and run it alone until it ends or stands still."""
+    ) -> tuple[AttemptStory, Sequence[Fault]]:
+        """Poll one row, as soon as one waits, and run it alone until it ends or stands still.
+
+        The faults that did not happen to it by its end happen to no other attempt.
+        """
         while not await self._poll(rows_max=1):
             if not await self._servers.rest(workflow_ids):
                 raise AssertionError("no attempt waits for a worker, and none will")
@@ -252,10 +255,10 @@ class EmbeddedWorkers:
             await self._servers.rest(workflow_ids)
             await self._servers.give_way()  # it counts as asleep until it has run
             await self._settle()
-        for fault in own:  # of each time, which would go on in the attempt of another workflow
-            if fault.moment.each_time:
-                self.pending.remove(fault)
-        return worker.story
+        left = [each for each in own if each in self.pending and worker not in self._workers]
+        for fault in left:
+            self.pending.remove(fault)
+        return worker.story, [each for each in left if not each.moment.each_time]
 
     async def _act(
         self, record: AttemptRecord, fault: ExpireLease | Drain | ForeignCommit

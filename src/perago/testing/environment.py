@@ -5,7 +5,7 @@ By default the servers are in memory and time is virtual; what a test says is th
 servers.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Self, final
@@ -242,21 +242,26 @@ class PeragoEnvironment:
         know: it would never happen, and the test would pass without it.
         """
         await self._embedded.work([run.id for run in self.runs])
-        self._refuse_unknown_tasks()
+        self._refuse_unknown_tasks(self.pending_faults)
 
     async def next_attempt(self, *faults: Fault) -> AttemptStory:
         """Let one worker run the next attempt, and nothing else happen; the story of it.
 
         Time passes until a row waits, such as for the lease of a worker that died. The faults are
-        this attempt's, whatever its number. `until_idle` brings the rest to its end.
+        this attempt's, whatever its number; one that did not happen by its end is an
+        AssertionError. `until_idle` brings the rest to its end.
         """
-        story = await self._embedded.next_attempt([run.id for run in self.runs], faults)
-        self._refuse_unknown_tasks()
+        story, missed = await self._embedded.next_attempt([run.id for run in self.runs], faults)
+        self._refuse_unknown_tasks([*self.pending_faults, *missed])
+        assert not missed, (
+            f"the attempt ended as {story.status}, and a fault never happened: "
+            f"{', '.join(str(fault.moment) for fault in missed)}"
+        )
         return story
 
-    def _refuse_unknown_tasks(self) -> None:
+    def _refuse_unknown_tasks(self, faults: Sequence[Fault]) -> None:
         known = self._task_names.union(each.reference for each in self.attempts)
-        for fault in self.pending_faults:
+        for fault in faults:
             name = fault.moment.task
             # The reference name of a step in a loop ends with its iteration.
             if name is not None and not {name, name.partition("__")[0]} & known:

@@ -138,8 +138,9 @@ class Outages:
         self.until: dict[str, float] = {}
 
     def begin(self, call: faults.Call, seconds: float) -> None:
-        """From now on the service of this call is away."""
-        self.until[_service_of(call)] = self._seconds() + seconds
+        """From now on the service of this call is away; a second outage does not end a longer."""
+        service = _service_of(call)
+        self.until[service] = max(self._seconds() + seconds, self.until.get(service, 0.0))
 
     def refuse(self, call: faults.Call) -> None:
         """Raise UnavailableError while the service of this call is away."""

@@ -353,6 +353,8 @@ def outage(
 
     `before` refuses the call as well; with `after` it takes effect, and its answer is lost.
     """
+    if not seconds > 0:  # NaN too
+        raise ValueError(f"an outage lasts for some seconds, found {seconds}")
     moment = _moment(before, after, nth=nth, attempt=attempt, task=task)
     return Outage(_travels(moment), seconds)
 
@@ -443,5 +445,5 @@ def _travels(moment: Moment) -> Moment:
     """The same moment as that of a request: a transfer is made of many."""
     moment = replace(moment, point=REQUEST_WITHIN.get(moment.point, moment.point))
     if not find_point(moment.point).is_remote:
-        raise ValueError(f"{moment.point} sends no request of its own; it has no answer to lose")
+        raise ValueError(f"{moment.point} sends no request; no server can leave it unanswered")
     return moment

@@ -19,6 +19,7 @@ from perago.testing import (
     faults,
     foreign_commit,
     lose_answer,
+    outage,
     sequence,
     zombie,
 )
@@ -64,6 +65,7 @@ async def _scene(*faults: Fault, policy: str = "settled") -> SceneView:
         ("drain:before=download", drain(before="download")),
         ("expire-lease:", expire_lease()),
         ("foreign-commit:after=stage", foreign_commit(after="stage")),
+        ("outage:before=stage,seconds=2.5", outage(before="stage", seconds=2.5)),
     ],
 )
 def test_faults_are_words(text: str, fault: Fault) -> None:
@@ -77,6 +79,8 @@ def test_faults_are_words(text: str, fault: Fault) -> None:
         ("crash:merge", "expected key=value"),
         ("crash:when=now", "when"),
         ("crash:before=noon", "noon"),
+        ("outage:before=stage,seconds=0", "for some seconds, found 0.0"),
+        ("outage:before=stage,seconds=nan", "for some seconds, found nan"),
         ("lose-answer", "point"),
         ("crash:before=merge,nth=x", "x"),
     ],

@@ -42,6 +42,8 @@ async def _seen(policy: str) -> tuple[list[RunReport], DevRun]:
 
 async def test_a_finished_run_shows_tasks_attempts_phases_and_commits() -> None:
     _, run = await _seen("settled")
+    tasks = drawn(RunReport(PageView("perago dev", (run.scene,)), ()), HEIGHT)
+    assert tasks.plain == "clean COMPLETED", "the states of tasks, also of one that waits"
     shown = _screen(*run.lines())
     for text in (
         "policy settled",

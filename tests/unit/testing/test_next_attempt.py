@@ -4,44 +4,22 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from tests.kit_cases import counting_task
+from tests.kit_cases import attempts_one_by_one, counting_task, given_to_clean
 
 from perago.ports.errors import RequestRefusedError
 from perago.testing import (
     MemoryServers,
     PeragoEnvironment,
-    Repository,
     always,
     crash,
     outage,
     refuse,
-    zombie,
 )
-
-
-async def given_to_clean(repository: Repository) -> dict[str, object]:
-    """The input of a workflow of `clean` alone."""
-    return {"workspace": await repository.workspace(), "params": {"clean": {}}}
+from perago.testing.environment import FaultOfUnknownTaskError
 
 
 async def test_attempts_one_by_one_with_faults_of_their_own(perago_env: PeragoEnvironment) -> None:
-    """Between two of them a test looks at what the first has left."""
-    clean, runs = counting_task()
-    repository = await perago_env.repository("repo", {"data/in.txt": "in"})
-    given = await given_to_clean(repository)
-    run = await perago_env.start(clean, given)
-
-    died = await perago_env.next_attempt(crash(after="decide"))
-    assert (died.number, died.status, runs) == (1, "DIED", [1])
-    assert len(await repository.history()) == 2, "nothing is published"
-    stopped = await perago_env.next_attempt(zombie(before="merge"))
-    assert (stopped.number, stopped.status) == (2, "RUNNING")
-    assert await run.status() == "RUNNING"
-    await perago_env.until_idle()
-
-    await perago_env.assert_completed(run)
-    assert (runs, perago_env.pending_faults) == ([1], ())
-    await perago_env.assert_sound()
+    await attempts_one_by_one(perago_env)
 
 
 async def test_a_fault_of_each_time_ends_with_its_attempt(perago_memory: MemoryServers) -> None:
@@ -54,6 +32,50 @@ async def test_a_fault_of_each_time_ends_with_its_attempt(perago_memory: MemoryS
     refused = always(refuse("branch", RequestRefusedError("no")))
     assert (await env.next_attempt(refused)).status == "FAILED"
     assert (await env.next_attempt()).accepted
+
+
+async def test_a_fault_that_did_not_happen_fails_the_test_and_no_other_attempt(
+    perago_memory: MemoryServers,
+) -> None:
+    env = PeragoEnvironment(servers=perago_memory)
+    clean, _ = counting_task()
+    repository = await env.repository("repo")
+    given = await given_to_clean(repository)
+    for _ in range(2):
+        await env.start(clean, given)
+    with pytest.raises(AssertionError, match=r"ended as COMPLETED.*: before merge .call 9"):
+        await env.next_attempt(crash(before="merge", nth=9))
+    with pytest.raises(FaultOfUnknownTaskError, match="for task 'cleam'"):
+        await env.next_attempt(crash(before="merge", task="cleam"))
+    assert env.pending_faults == ()
+
+
+async def test_one_row_is_one_attempt_where_several_tasks_wait(
+    perago_memory: MemoryServers,
+) -> None:
+    env = PeragoEnvironment(servers=perago_memory)
+    clean, runs = counting_task()
+    mix, mixed = counting_task("mix")
+    repository = await env.repository("repo")
+    place = await repository.workspace()
+    for each in (clean, mix):
+        await env.start(each, {"workspace": place, "params": {"clean": {}, "mix": {}}})
+    await env.next_attempt()
+    assert (len(env.attempts), len(runs) + len(mixed)) == (1, 1)
+
+
+async def test_the_call_after_which_a_service_is_away_took_effect(
+    perago_memory: MemoryServers,
+) -> None:
+    env = PeragoEnvironment(servers=perago_memory, policy="head-parent")
+    clean, _ = counting_task()
+    env.use_patience(0)
+    repository = await env.repository("repo")
+    before = await repository.history()
+    await env.start(clean, await given_to_clean(repository))
+    story = await env.next_attempt(outage(after="merge", seconds=1000))
+    assert story.status != "COMPLETED"
+    assert len(await repository.history()) > len(before), "the merge arrived"
 
 
 async def test_where_nothing_waits_there_is_no_next_attempt(
