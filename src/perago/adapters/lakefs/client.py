@@ -207,7 +207,7 @@ class LakeFSClient:
         loop = asyncio.get_running_loop()
         failures, first = 0, 0.0
         lost: Failure | None = None
-        hears, request, is_repeated = hearing(), object(), False
+        request, hears = object(), None  # asked for on a failure only: almost no request fails
         try:
             while True:
                 try:
@@ -227,11 +227,11 @@ class LakeFSClient:
                     )
                     if pause is None or error.is_final:
                         raise answers.port_error(operation, _of_all(failure, lost)) from error
-                    is_repeated = True
+                    hears = hears or hearing()
                     hears.failed(request, answers.port_error(operation, failure))
                 await asyncio.sleep(pause)
         finally:
-            if is_repeated:
+            if hears is not None:
                 hears.over(request)
 
     async def insist(
