@@ -3,6 +3,7 @@
 Between the workers of a kit environment and two real servers. Knows no test.
 """
 
+import asyncio
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,6 +25,10 @@ from perago_servers.toxiproxy import Proxy
 LATE_MS = (LEASE_SECONDS + 1) * 1000
 LAKEFS_PORTS = frozenset({"branches", "commits", "tags", "objects", "repositories"})
 
+# The client sends these again until one is answered, and would do so until the lease is over.
+REPEATED_BY_THE_CLIENT = frozenset({"objects.upload", "objects.download"})
+BROKEN_SECONDS = 1.0  # far above the few milliseconds that the first answer takes
+
 
 @final
 @dataclass(frozen=True, slots=True)
@@ -40,14 +45,21 @@ class ToxicNetwork(RealMeans):
         return isinstance(fault, LoseAnswer | LoseRequest | Unavailable)
 
     async def carry(self, fault: Fault, send: Send) -> Any:  # noqa: ANN401 - a port's answer
-        """Break, send, mend."""
+        """Break, send, mend; a transfer goes on by itself when the network is mended."""
         try:
             self._break(fault)
-            return await send()
+            sending = asyncio.ensure_future(send())
+            if fault.moment.point in REPEATED_BY_THE_CLIENT:
+                await asyncio.wait([sending], timeout=BROKEN_SECONDS)
+                self._mend()
+            return await sending
         finally:
-            for proxy in (self.lakefs, self.conductor):
-                proxy.remove_toxics()
-                proxy.set_enabled(enabled=True)
+            self._mend()
+
+    def _mend(self) -> None:
+        for proxy in (self.lakefs, self.conductor):
+            proxy.remove_toxics()
+            proxy.set_enabled(enabled=True)
 
     def _break(self, fault: Fault) -> None:
         if isinstance(fault, ExpireLease):
