@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, final
 
 from perago.testing.faults import (
+    REQUEST_WITHIN,
     Call,
     ExpireLease,
     Fault,
@@ -26,7 +27,7 @@ LATE_MS = (LEASE_SECONDS + 1) * 1000
 LAKEFS_PORTS = frozenset({"branches", "commits", "tags", "objects", "repositories"})
 
 # The client sends these again until one is answered, and would do so until the lease is over.
-REPEATED_BY_THE_CLIENT = frozenset({"objects.upload", "objects.download"})
+REPEATED_BY_THE_CLIENT = frozenset(REQUEST_WITHIN.values())
 BROKEN_SECONDS = 1.0  # far above the few milliseconds that the first answer takes
 
 

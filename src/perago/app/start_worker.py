@@ -156,16 +156,17 @@ def open_collectors(stack: AsyncExitStack, order: StartOrder, worker_id: str) ->
     A worker goes on without one that cannot start.
     """
     signals = exported_signals(order.settings, order.environment)
-    instance = order.settings.instance_id or worker_id
-    service = {"service.name": "perago-worker", "service.version": __version__}
-    service["service.instance.id"] = instance
     telemetry = data_events = None
     if signals.any:
+        service = {
+            "service.name": "perago-worker",
+            "service.version": __version__,
+            "service.instance.id": order.settings.instance_id or worker_id,
+        }
         opening = partial(open_telemetry, signals, service)
         telemetry = _unless_it_cannot_start(stack, "OpenTelemetry", "otel", opening)
     if wants_data_events(order.environment):
-        telling = "OpenLineage", "openlineage"
-        data_events = _unless_it_cannot_start(stack, *telling, open_data_events)
+        data_events = _unless_it_cannot_start(stack, "OpenLineage", "openlineage", open_data_events)
     return Collectors(telemetry, data_events)
 
 

@@ -18,17 +18,22 @@ from perago.testing import (
 from perago.testing.environment import FaultOfUnknownTaskError
 
 
+async def two_that_wait(servers: MemoryServers) -> PeragoEnvironment:
+    """An environment in which two workflows of one task wait for a worker."""
+    env = PeragoEnvironment(servers=servers)
+    clean, _ = counting_task()
+    given = await given_to_clean(await env.repository("repo"))
+    for _ in range(2):
+        await env.start(clean, given)
+    return env
+
+
 async def test_attempts_one_by_one_with_faults_of_their_own(perago_env: PeragoEnvironment) -> None:
     await attempts_one_by_one(perago_env)
 
 
 async def test_a_fault_of_each_time_ends_with_its_attempt(perago_memory: MemoryServers) -> None:
-    env = PeragoEnvironment(servers=perago_memory)
-    clean, _ = counting_task()
-    repository = await env.repository("repo")
-    given = await given_to_clean(repository)
-    for _ in range(2):
-        await env.start(clean, given)
+    env = await two_that_wait(perago_memory)
     refused = always(refuse("branch", RequestRefusedError("no")))
     assert (await env.next_attempt(refused)).status == "FAILED"
     assert (await env.next_attempt()).accepted
@@ -37,12 +42,7 @@ async def test_a_fault_of_each_time_ends_with_its_attempt(perago_memory: MemoryS
 async def test_a_fault_that_did_not_happen_fails_the_test_and_no_other_attempt(
     perago_memory: MemoryServers,
 ) -> None:
-    env = PeragoEnvironment(servers=perago_memory)
-    clean, _ = counting_task()
-    repository = await env.repository("repo")
-    given = await given_to_clean(repository)
-    for _ in range(2):
-        await env.start(clean, given)
+    env = await two_that_wait(perago_memory)
     with pytest.raises(AssertionError, match=r"ended as COMPLETED.*: before merge .call 9"):
         await env.next_attempt(crash(before="merge", nth=9))
     with pytest.raises(FaultOfUnknownTaskError, match="for task 'cleam'"):
